@@ -32,7 +32,8 @@ _OF_CONTEXT = "context", "active", "leave", "automatic", "level", "saves", "save
 """Context signals passed to the task unit."""
 
 _RESTORE_CYCLES = 255
-"""Cycles for which the restoring of a block may wait for memory and count as such."""
+"""Cycles without an event for which a restore still counts as in progress; it may wait for
+memory."""
 
 _LOCAL_MEMORY = {
     ComputeMethod.SET_SHADER_LOCAL_MEMORY_B: 32,
@@ -99,8 +100,8 @@ class ComputeEngine(wiring.Component):
         self._launch(m)
         self._context(m)
         self._ending, self._busy, self._empty = Const(0), Const(0), Const(1)
-        """`_ending`: a kernel of the kernel tree is on its way. `_busy`: that, or a launch of an SM
-        is. `_empty`: there is no kernel in the tree."""
+        """`_ending`: the end of a kernel in the kernel tree is being processed. `_busy`: that, or a
+        launch or notice of an SM. `_empty`: there is no kernel in the tree."""
         if self._config.nested:
             self._nest(m)
         else:
@@ -227,8 +228,8 @@ class ComputeEngine(wiring.Component):
         ]
 
     def _restore(self, m: Module) -> None:
-        """Whether blocks are being restored: from the time they are sent to an SM, or an SM reads
-        their state, until `_RESTORE_CYCLES` later."""
+        """Whether blocks are being restored: in each cycle in which one is offered to an SM or an
+        SM reads state, and for `_RESTORE_CYCLES` cycles after it."""
         left = Signal(range(_RESTORE_CYCLES + 1), name="restore_cycles")
         events = [
             link.block.valid & link.block.p.restores | read.request.valid & read.request.p.physical

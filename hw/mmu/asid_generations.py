@@ -1,5 +1,5 @@
-"""Generation number per ASID: validates or invalidates large-TLB entries in bulk (ASID-8,
-ASID-9)."""
+"""Generation number per ASID: invalidates all entries of an address space in the second-level TLB
+at once (ASID-8, ASID-9)."""
 
 from amaranth.hdl import Module, Mux, Signal
 from amaranth.lib import data, wiring
@@ -30,8 +30,8 @@ class AsidGenerations(wiring.Component):
     An entry is valid while its generation matches that of its address space, which an invalidation
     advances.
 
-    A reused number would revive stale entries. So a space that has used up its numbers is closed.
-    It reopens with number 0 once a sweep has removed all its entries; until then it has none. The
+    A reused number would revive stale entries. So a space that has used up its numbers is closed:
+    no entry of it is valid. It reopens with number 0 once a sweep has removed all its entries. The
     rows are scanned for closed spaces in turn, one per cycle, so each waits for at most one sweep
     of every other space.
 

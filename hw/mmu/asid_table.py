@@ -26,7 +26,7 @@ def asid_row(config: Config) -> data.StructLayout:
 
 
 def bind_event(config: Config) -> data.StructLayout:
-    """Writes `row` to the entry of `asid`."""
+    """Strobe: write `row` to the entry of `asid`."""
     return data.StructLayout({"valid": 1, "asid": config.asid_bits, "row": asid_row(config)})
 
 
@@ -38,8 +38,8 @@ class AsidTable(wiring.Component):
 
     Parameters
     ----------
-    near : keep a small table in distributed RAM, whose output is a register; block RAM takes most
-        of a cycle to deliver its row.
+    near : keep a small table in distributed RAM with an output register; block RAM takes most of a
+        cycle to deliver its row.
 
     Members
     -------

@@ -116,7 +116,8 @@ class L1Tlb(wiring.Component):
         self._gone = Signal(entries, name="gone")
         """Entries covered by the last cycle's invalidation; no longer valid."""
         self._outdated = Signal(name="outdated")
-        """The invalidation covers the entry written in the last cycle, given by `TreePlru.use`."""
+        """The last cycle's invalidation covers the entry written in that cycle, which is in
+        `TreePlru.use`."""
         self._before = Signal(invalidation(config), name="before")
         """The last cycle's invalidation."""
         self._accepts = Signal(name="accepts")
@@ -188,8 +189,8 @@ class L1Tlb(wiring.Component):
     # -- invalidations -----------------------------------------------------------------------------
 
     def _invalidate(self, m: Module) -> None:
-        """Compares an invalidation in its cycle; what it covers is invalid from the next cycle
-        on."""
+        """Compares an invalidation in its cycle; entries and results that it covers are invalid
+        from the next cycle on."""
         event, entering, held, moves = self.invalidate, self._entering, self._holding, self._moves
         for n, (tag, entry) in enumerate(zip(self._tags, self._pages, strict=True)):
             m.d.sync += self._gone[n].eq(covers(event, tag.asid, tag.vpn, entry.size))

@@ -45,10 +45,10 @@ class L2Tlb(wiring.Component):
     """Caches translations for all clients. Set-associative, in RAM; pages of all sizes share the
     sets.
 
-    The set index is the folded page number of the page's size, hashed with the ASID. So a look-up
-    reads every way three times, once for each page size. The low ASID bits are XORed, in reverse
-    order, into the high bits of the index, so the first pages of different address spaces lie in
-    different sets.
+    The set index is the page number, counted in pages of the entry's size, folded and hashed with
+    the ASID. So a look-up reads every way three times, once for each page size. The low ASID bits
+    are XORed, in reverse order, into the high bits of the index, so the first pages of different
+    address spaces lie in different sets.
 
     One look-up per cycle; `result` or `missed` follows 4 cycles later. Refills pass through the
     same pipeline and leave at its end as `result`, so results never collide. A refill replaces an

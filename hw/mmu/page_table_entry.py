@@ -87,8 +87,8 @@ def region_page(config: Config) -> data.StructLayout:
 class PageTableEntryDecoder(wiring.Component):
     """Decodes an entry into the next step of the walk, or its result. Combinational.
 
-    Of a page of 512 MiB, whose PTE is in PD1, the walker chooses the piece of 2 MiB. The first byte
-    of the page must be inside memory; the walker checks the piece.
+    For a page of 512 MiB, a PTE in PD1, the decoder checks the bounds of the first byte only; the
+    walker chooses the piece of 2 MiB and checks its bounds.
 
     Members
     -------
@@ -201,7 +201,7 @@ class PageTableEntryDecoder(wiring.Component):
             m.d.comb += [self.descends.eq(1), self.table.eq(address >> TABLE_BITS)]
 
     def _page(self, m: Module, size: PageSize, whole: int | None = None) -> None:
-        """A page of that size, or the first one of `whole` bytes of them."""
+        """A page of `size`; with `whole`, the first piece of a page of `whole` bytes."""
         entry, found = data.View(Pte, self.entry[:64]), self.end.page
         shift = (whole or PAGE_SIZES[size.value]).bit_length() - 1
         number = entry.address >> (shift - PAGE_BITS)

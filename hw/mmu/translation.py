@@ -66,7 +66,7 @@ class Mmu(wiring.Component):
 
     An invalidation reaches all parts in the same cycle. From the next cycle on, no answer depends
     on translations that it covers; `done` marks that cycle. Memory has to be reset together with
-    this unit, as the walker accepts the responses to all its reads.
+    this unit, as the walker takes each response for one to its own reads.
 
     Parameters
     ----------

@@ -37,8 +37,8 @@ def walk_page(config: Config) -> data.StructLayout:
 
 
 def walk_step(config: Config) -> data.StructLayout:
-    """Next table to read. `below`: at BIG, the table of 4 KiB pages from PD0. `lent`: the choice of
-    one of its region's tables comes from another walk's read."""
+    """Next table to read. `below`: at BIG, the table of 4 KiB pages from PD0. `lent`: the walk
+    relies on another walk's read of PD0, or of a 64 KiB entry, that has found no page."""
     table = config.address_width - TABLE_BITS
     return data.StructLayout({"depth": Depth, "below": SmallTable, "lent": 1, "table": table})
 
@@ -77,13 +77,13 @@ def walk_entering(config: Config) -> data.StructLayout:
 
 
 def walk_looked_up(config: Config) -> data.StructLayout:
-    """A walk whose row of the ASID table and of the walk cache are known."""
+    """A walk with its rows of the ASID table and of the walk cache."""
     return data.StructLayout({**walk_entering(config).members, "page": walk_page(config)})
 
 
 def walk_entered(config: Config) -> data.StructLayout:
-    """A walk whose page was compared with the limit. `fits`: by `LARGER`, a page of that size is
-    within it. `ends`: it ends here with `end`, refused or with a page from the walk cache.
+    """A walk after its page was compared with the limit. `fits`: by `LARGER`, a page of that size
+    is within it. `ends`: it ends here with `end`, refused or with a page from the walk cache.
     `straight`: the walk is the candidate for the first stage."""
     whose = walk_entering(config).members
     return data.StructLayout({
@@ -109,17 +109,18 @@ def walk_candidate(config: Config) -> data.StructLayout:
 
 
 def _stage(config: Config) -> dict:
-    """Common to the second and third stage. `came`: an entry has arrived. `alike`: walks that read
-    the entry that arrived."""
+    """Common to the second and third stage. `came`: an entry has arrived. `slot`: the walk,
+    one-hot. `before`: it is older than an invalidation of its address space. `quiet`: no
+    invalidation came since the first stage. `alike`: walks that read the entry that arrived."""
     return {"came": 1, "slot": config.walks, "before": 1, "quiet": 1, "alike": config.walks}
 
 
 def walk_decoded(config: Config) -> data.StructLayout:
     """Second stage: an entry `came`, or a walk was `picked`. `near`: level of its next read, unless
     it skips to SMALL. Masks of other walks: `alike` read the entry that arrived; `same` read the
-    next entry; `led`, of these, those whose read is outstanding; `same_small` and `led_small`,
-    likewise for SMALL; `ahead` have an outstanding read further down its path. `behind`: so will
-    the walk that is decided on in this cycle, if it reads."""
+    next entry; `led`, of these, have an outstanding read of it; `same_small` and `led_small`: the
+    same for level SMALL; `ahead` have an outstanding read further down its path. `behind`: the walk
+    that is decided on in this cycle will have one, too, if it reads."""
     walks = config.walks
     return data.StructLayout({
         **_stage(config),

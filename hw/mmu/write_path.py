@@ -58,7 +58,7 @@ class WritePath(wiring.Component):
             "outcome": Outcome,
         })
         self.turns = StreamRegister(turn)
-        """Bursts whose beats are next on W, in the order of AW."""
+        """Bursts with their beats due on W, in the order of AW."""
 
     def elaborate(self, platform) -> Module:
         m = Module()
@@ -72,8 +72,8 @@ class WritePath(wiring.Component):
         return m
 
     def _issue(self, m: Module) -> None:
-        """A burst goes to AW and to the W order at once. A burst without a page goes only to the
-        latter, but also waits for room on AW."""
+        """A burst goes to AW and to the W order at once. A burst without a page goes only to the W
+        order, but also waits for room on AW."""
         m.submodules.aw_register = register = StreamRegister(self.aw.payload.shape())
         m.submodules.turns = turns = self.turns
         wiring.connect(m, register.o, wiring.flipped(self.aw))

@@ -48,13 +48,14 @@ class KernelEnds(wiring.Component):
     disowned : in, stream of `nested_bits` bits: number of a child that was refused after its birth.
     tree : out, stream of `tree_request`, to the kernel tree.
     over : in, stream of `kernel_over`, from the kernel tree; always accepted.
-    complete : out, to `TaskEnd`: each ended kernel, when its descendants are complete.
-    completed : in, from `TaskEnd`: the kernel that it took last; not accepted together with
-        `given_up`.
-    given_up : out, each failed kernel, when its descendants are complete.
-    reported : out, `completed`, passed on.
+    complete : out, stream of `task_ended`, to `TaskEnd`: each ended kernel, when its descendants
+        are complete.
+    completed : in, stream of `task_completed`, from `TaskEnd`: the kernel that it took last; not
+        accepted together with `given_up`.
+    given_up : out, stream of `task_failure`: each failed kernel, when its descendants are complete.
+    reported : out, stream of `task_completed`: `completed`, passed on.
     on : in, per channel: enabled. Ended kernels of other channels go on as failed, KILLED.
-    idle : out, no kernel is given or on its way; some may be waiting for their descendants.
+    idle : out, no kernel is offered or on its way; some may be waiting for their descendants.
     """
 
     def __init__(self, config: Config) -> None:
@@ -80,8 +81,8 @@ class KernelEnds(wiring.Component):
         self._asks, self._brings, self._found = (
             Signal(name=name) for name in ("asks", "brings", "found")
         )
-        """`_asks`: the tree must be told END. `_brings`: a complete kernel is being read. `_found`:
-        one goes on."""
+        """`_asks`: END must be sent to the tree. `_brings`: a complete kernel is being read.
+        `_found`: it has been read, and waits to go on."""
         self._end = Signal(tree_request(nodes), name="end_request")
         done = data.StructLayout({"kernel": config.nested_bits, "failed": 1})
         # Each kernel is at most once in either queue.
@@ -131,7 +132,7 @@ class KernelEnds(wiring.Component):
                 write.data.kernel[name].eq(ended.p[name]) for name in ended.p.shape().members
             ]
         self._keeps = ends & ~(fails | disowned.valid | self._asks), ~(disowned.valid | self._asks)
-        """An ended kernel of the tree is stored; a failed one would be."""
+        """Ready for kernels of the tree: an ended one is stored; a failed one would be."""
         with m.If(write.en):
             m.d.sync += [
                 self._asks.eq(1),
@@ -157,7 +158,7 @@ class KernelEnds(wiring.Component):
                 m.d.sync += [item.how.eq(_End.FAILED), item.kernel.verdict.eq(KILLED)]
         ways = (self.ended, self.complete), (self.failed, self.given_up)
         self._goes = []
-        """A complete kernel goes on as ended, as failed."""
+        """Strobes: a complete kernel goes on as ended; as failed."""
         for how, (given, out) in zip((_End.ENDED, _End.FAILED), ways, strict=True):
             here, passes = Signal(name=f"brings_{how.name}"), Signal(name=f"passes_{how.name}")
             offered = Signal(name=f"offered_{how.name}")

@@ -37,10 +37,10 @@ class TreeEvent(enum.Enum, shape=2):
 
 
 def tree_request(nodes: int) -> data.StructLayout:
-    """`kernel` launches, ends or is done; it has a node once it is `known`: it is a child, or has
-    launched one. `family`: family of the block, once the block is `related`. `failed`: a warp of
-    the ending kernel has faulted, or the kernel was killed, or a release of the done kernel was
-    refused."""
+    """`kernel`: node of the kernel that launches, ends or is done. `known`: it has one, as it is a
+    child or has launched one. `family`: family of the block. `related`: it has one, as it has
+    launched a child. `failed`, with END: a warp of the kernel has faulted, or the kernel was
+    killed; with DONE: that, or a release was refused."""
     return data.StructLayout({
         "op": TreeOp,
         "known": 1,
@@ -52,8 +52,8 @@ def tree_request(nodes: int) -> data.StructLayout:
 
 
 def tree_event(nodes: int) -> data.StructLayout:
-    """Launched: the kernel and the family of the launching block, and the node of its `child`.
-    Joined: the family; `failed`: one of its children so far, or one of their descendants, has
+    """LAUNCHED: the kernel and the family of the launching block, and the node of its `child`.
+    JOINED: the family; `failed`: one of its children so far, or one of their descendants, has
     failed."""
     return data.StructLayout({
         "kind": TreeEvent,
@@ -71,7 +71,8 @@ def kernel_over(nodes: int) -> data.StructLayout:
 
 
 def _kernel_node(nodes: int) -> data.StructLayout:
-    """A kernel: the family it belongs to, if it is a `child`; number of families of its blocks."""
+    """A kernel: `family` to which it belongs, if it is a `child`; number of `families` of its
+    blocks."""
     return data.StructLayout({
         "child": 1,
         "family": range(nodes),
@@ -82,7 +83,8 @@ def _kernel_node(nodes: int) -> data.StructLayout:
 
 
 def _family(nodes: int) -> data.StructLayout:
-    """Children of a block: the kernel of the block, number of children that are not done."""
+    """Children of a block: `kernel` of the block; number of `children` that are not done; `left`:
+    the block is over."""
     return data.StructLayout({
         "kernel": range(nodes),
         "children": range(nodes + 1),
@@ -92,10 +94,10 @@ def _family(nodes: int) -> data.StructLayout:
 
 
 class KernelTree(wiring.Component):
-    """Finds when kernels are complete, and when waits for children end: counts the children of each
-    block, which are a family, and the families of each kernel. A kernel is complete when its blocks
-    are over and all its families are; a family is over when its block has left and all its children
-    are done. A kernel that is neither parent nor child has no node.
+    """Finds when kernels are complete, and when waits for children end. The children of a block are
+    a family; the tree counts the children of each family and the families of each kernel. A family
+    is over when its block has left and all its children are done. A kernel is complete when its
+    blocks and all its families are over. A kernel that is neither parent nor child has no node.
 
     Requests are processed one after the other. Cycles from acceptance: LAUNCHED 4 for a further
     child, 5 for the first one of a block, 6 for the first one of a kernel; REFUSED 2; JOINED, if
@@ -108,7 +110,7 @@ class KernelTree(wiring.Component):
 
     Parameters
     ----------
-    nodes : room for kernels, and for families.
+    nodes : number of nodes for kernels, and of nodes for families.
 
     Members
     -------
@@ -174,7 +176,8 @@ class KernelTree(wiring.Component):
         return m
 
     def _memories(self, m: Module) -> None:
-        """Kernels and families. The present ones are read; while idle, those of the request."""
+        """Kernels and families. Those of the request in progress are read; while idle, those of the
+        next one."""
         nodes, i = self._nodes, self.i.p
         m.submodules.kernels = kernels = Memory(shape=_kernel_node(nodes), depth=nodes, init=[])
         m.submodules.families = families = Memory(shape=_family(nodes), depth=nodes, init=[])
@@ -293,7 +296,7 @@ class KernelTree(wiring.Component):
         return new.failed.eq(node.failed | self._failed)
 
     def _go_on(self, m: Module, over: Value, node: data.View) -> None:
-        """If the kernel of this node is over, it is complete."""
+        """Go on to COMPLETE if the kernel of this node is `over`."""
         m.d.sync += self._failed.eq(node.failed | self._failed)
         m.next = "WAIT"
         with m.If(over):

@@ -28,8 +28,8 @@ class NestedLink(wiring.Signature):
     -------
     launch : in, stream of `child_launch`; the next one comes after the answer.
     answer : out, a `child_answer`: response to the launch.
-    notice : in, stream of `family_notice`. Answer to a block that asks: `joined`, at once if all
-        its children are complete, otherwise with the last one.
+    notice : in, stream of `family_notice`. A block that asks gets `joined`, at once if all its
+        children are complete, otherwise when the last one is.
     joined : out, strobe to all SMs, a `family_joined`: all children of this family so far are
         complete.
     """

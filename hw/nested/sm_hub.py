@@ -17,7 +17,7 @@ __all__ = ["SmHub"]
 class SmHub(wiring.Component):
     """Forwards launches and notices of the SMs, in turn, one launch at a time: a launch waits for
     one launch of each other SM, a notice for one notice of each other SM. Events to the SMs are in
-    order, and registered for distance: one cycle.
+    order, and come one cycle later, as they are registered because of the distance.
 
     Members
     -------

@@ -27,15 +27,16 @@ class BlockNumbers(wiring.Component):
 
     Members
     -------
-    open : in, strobe: a row opens; no other event of this row in the same cycle. It can be `ask`
-        and `ahead` from the next cycle on; `at` is correct if it is `ahead` 3 cycles later.
+    open : in, strobe: a row opens; no other event of this row in the same cycle. The row may be
+        `ask` and `ahead` from the next cycle on, but `at` is correct only if it is `ahead` at least
+        3 cycles later.
     ahead : in, `row_bits` bits: the row to be selected in the next cycle.
     blocks : out, 32 bits, registered as the next three: undistributed blocks of the selected row.
     at : out, position of the first one.
     empty : out, there is none.
     last : out, there is exactly one.
     take : in, strobe: a block is distributed.
-    saved : in, with `take`: a saved block, not the one at `at`.
+    saved : in, with `take`: a saved block is distributed, and `at` stays.
     change : in, strobe: the selected row has `count` undistributed blocks from now on; never
         together with `take`.
     ask : in, `row_bits` bits: a second row to read.

@@ -26,7 +26,8 @@ change of the claim until `room` reflects it."""
 
 
 def two_claims(config: Config) -> bool:
-    """Some SM may take a block other than the one claimed first."""
+    """Whether the machine has a second claim: with SM masks and more than two SMs. The first claim
+    covers at least two, the owner and another SM."""
     return config.masked_sms > 0 and config.sms > 2
 
 
@@ -71,7 +72,7 @@ class BlockRecall(wiring.Component):
     owner : out, per SM, one-hot: the SM of the claimed block.
     second, second_told, second_spares : out, with a second claim, see `SecondClaim`: the claim, a
         `block_claim`; per SM, whether it keeps room for the block, and whether it keeps a slot.
-    asked : out, strobe per SM, with a second claim: return the second block.
+    asked : out, strobe per SM, with a second claim: `recall` is for the second block.
     recall : out, strobe per SM: return the claimed block.
     pause : out, no block may be placed from the next cycle on.
     move : out, strobe: see `block_move`.
@@ -172,8 +173,8 @@ class BlockRecall(wiring.Component):
         ]
 
     def _bar(self, m: Module, seeks: Value) -> None:
-        """SMs that may not take the claimed block: read with the claim, while the machine `seeks`
-        one."""
+        """Read which SMs may not take the claimed block, in the cycles in which the claim changes.
+        `seeks`: the machine is in SEEK."""
         config, opens = self._config, self.open
         m.submodules.masks = masks = Memory(
             shape=config.masked_sms, depth=1 << config.row_bits, init=[]
@@ -242,7 +243,8 @@ class BlockRecall(wiring.Component):
                 m.next = "SETTLE"
 
     def _seek(self, m: Module) -> None:
-        """Seek again, once the SMs' answers to the last claim have passed."""
+        """Return to SEEK. For `_SETTLE` cycles `room` is ignored, as it may answer the last
+        claim."""
         m.d.sync += self._left.eq(_SETTLE)
         m.next = "SEEK"
 
@@ -258,7 +260,7 @@ class BlockRecall(wiring.Component):
                     m.next = "WAIT"
 
     def _fetch(self, m: Module) -> None:
-        """The answer of the block's SM."""
+        """Wait for the answer of the block's SM."""
         move, answers = self.move, [one.as_value() for one in self.returned]
         answer = Signal(self.returned[0].shape(), name="answer")
         m.d.sync += answer.eq(select(self._source, answers))

@@ -76,8 +76,8 @@ class GlobalController(wiring.Component):
       except those passed over (`KernelTable`). From the cycle after `open` of a row is accepted, or
       the third after `add`, its blocks go ahead of those of all later rows that have not been sent
       yet, except blocks of later rows on SMs that take none of its own.
-    * The SM is not disabled for the kernel, nor does it take blocks of a row ahead of the kernel
-      that has undistributed blocks without a decision.
+    * The SM is not disabled for the kernel, and no row ahead of the kernel that may use this SM has
+      an undistributed block without a decision.
     * The SM qualifies for the step decided: its free resources can only have grown since the
       decision started, because an SM that receives a block is struck out of the choice.
     * No SM qualified for a better step, or for step A with the policy's preference, when the
@@ -102,13 +102,13 @@ class GlobalController(wiring.Component):
 
     Members
     -------
-    port : in, requests of the task unit.
-    sm : out, per SM: its link.
+    port : in, a `GlobalPort`: requests of the task unit.
+    sm : out, per SM: its `SmLink`.
     placed : out, strobe, a `placed`, for traces and counters: in the first cycle in which the block
         is valid at the SM.
     refused : out, strobe, a `refused`, for traces and counters.
     saved : out, strobe: a block with saved state has left its SM; for counters.
-    occupied : out, per SM: blocks that are not over were sent there; for counters.
+    occupied : out, per SM: it has been sent blocks that are not over; for counters.
     lost : out, with nested launches, see `SavedBlocks`.
     lists_change : out, with nested launches: `busy` of `SavedBlocks`.
     """

@@ -59,10 +59,10 @@ class KernelTable(wiring.Component):
     others, it is passed over: the kernels behind it are served, but not on its SMs, until all
     passes are dropped and the first kernel is served again (`again`); see `PassedKernels`. Only a
     kernel that is served until its decision fails is passed over. So after a `lost` decision or a
-    pass, a kernel is left only when its last block is sent, which gets one decision at a time. This
-    ends when a block is sent while no SM is held.
+    pass, a kernel stays served until its last block is sent, and its last block has one decision in
+    flight at a time. This ends when a block is sent while no SM is held.
 
-    From the opening of a row to its first decision: 3 cycles, the first one with the row in the
+    From `open` of a row to its first decision: 3 cycles. In the first of these, the row is in the
     order.
 
     Members
@@ -85,7 +85,8 @@ class KernelTable(wiring.Component):
     flush : in, `restart` delayed by one cycle.
     batch : in, blocks are being sent without decisions.
     waits : out, the served kernel waits, and may have blocks of lower priority stopped.
-    again : out, with `Config.sm_masks`: serve the kernels that were passed over again.
+    again : out, with `Config.sm_masks`: all passes are dropped, and the first kernel is served
+        again.
     refused : in, with `failed`: no SM qualified by any step when the decision began.
     grows : in, per SM, see `SmRow`.
     placing : in, with `Config.sm_masks`: see `Preemption`.
@@ -213,8 +214,8 @@ class KernelTable(wiring.Component):
 
     def _serve(self, m: Module, loads: Signal, fetched: data.View, last: data.View) -> None:
         """The served kernel and its number of undistributed blocks."""
-        # `count` blocks, plus `packets` * `_MANY` while `more`; `count` itself is then too large to
-        # matter, or will be in the next cycle.
+        # Undistributed blocks: `count`, plus `packets` * `_MANY` while `more`. While `more`, a
+        # packet is moved to `count` whenever `count` is below `_MANY`.
         self._count = count = Signal(_FLIGHT_BITS + 1)
         self._more = more = Signal()
         packets = Signal(BLOCK_COUNT_BITS - _FLIGHT_BITS)
@@ -270,7 +271,7 @@ class KernelTable(wiring.Component):
         ]
         asks = self._serves & waits & some & served.needs.saves
         anew = Const(0)
-        if self._config.masked_sms:  # no SM is held any more, and a dropped decision tells nothing
+        if self._config.masked_sms:  # no SM is held any more, and dropped decisions show nothing
             asks, anew = asks & ~self.flush, self.flush
         m.d.comb += [
             self.waits.valid.eq(asks),
@@ -287,7 +288,7 @@ class KernelTable(wiring.Component):
         return self._passed.bit_select(row, 1) if self._config.masked_sms else Const(0)
 
     def _pass(self, m: Module, loads: Signal) -> None:
-        """Pass over a kernel whose SMs have no room."""
+        """Pass over a kernel that finds no room on its SMs."""
         served = self._served
         m.submodules.passed = passed = PassedKernels(self._config)
         with m.If(self.lost | self._passes):

@@ -57,9 +57,8 @@ class PassedKernels(wiring.Component):
       one, and the kernels behind have had `least_turn` cycles since the last pass;
     * `TURN` cycles after the last pass, for changes that SMs do not show.
 
-    The last two are delayed while a kernel that may have blocks stopped waits, for its patience;
-    and the kernels behind get their `least_turn` after each pass, and after a restart that comes
-    meanwhile.
+    The last two are delayed while a kernel that may have blocks stopped still has patience. After
+    each pass, and after a restart that comes meanwhile, the kernels behind get their `least_turn`.
 
     A restart serves the first kernel, but the turn goes on: kernels that were passed over in it are
     passed over again at once, without a decision (`at_once`), one per cycle. So the kernels behind
@@ -76,11 +75,12 @@ class PassedKernels(wiring.Component):
         served in the next cycle.
     waits : in, the served kernel waits, and may have blocks stopped.
     placing : in, no block is stopped for it yet, see `Preemption`.
-    idle : in, no kernel is served, or will be.
+    idle : in, no kernel is served or about to be served.
     sent : in, strobe: a block of the row is sent.
     grows : in, per SM, see `SmRow`.
     restart : in, the first kernel is served next.
-    at_once : out, strobe: no decision for the served kernel begins.
+    at_once : out, strobe: the served kernel was passed over earlier in this turn; no decision for
+        it begins.
     passes : out, strobe, combinational: the served kernel is passed over.
     passed : out, per row: passed over since the last restart.
     barred : out, per SM: no block of the served kernel goes there.
@@ -152,8 +152,8 @@ class PassedKernels(wiring.Component):
         return m
 
     def _wait(self, m: Module) -> None:
-        """Patience of the kernel that waited last. It is kept over restarts, until this kernel
-        waits again; another kernel that waits has its own."""
+        """Patience of the kernel that waited last. It is kept over restarts until this kernel waits
+        again; another kernel that waits begins with full patience."""
         most, served = patience(self._config), self.served
         left = Signal(range(most + 1), init=most, name="patience")
         row, mine = Signal.like(served.row, name="patient_row"), Signal(name="is_patient")
@@ -179,7 +179,8 @@ class PassedKernels(wiring.Component):
         found, late = Signal(name="found"), self.passes & (self.sent.row == self.served.row)
         m.d.comb += mine.eq((self.grows & own).any())
         m.d.sync += [
-            # A decision that was in flight, for a kernel passed over. Known late in its cycle.
+            # A decision that was in flight, for a kernel passed over, has found an SM. Known late
+            # in its cycle.
             found.eq(self.sent.valid & (late | self.passed.bit_select(self.sent.row, 1))),
             # Changes that the last decision for the served kernel has not seen.
             since.eq((since | mine) & ~self.begins),

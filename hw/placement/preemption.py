@@ -25,11 +25,11 @@ def choice_cycles(config: Config) -> int:
 
 
 class Preemption(wiring.Component):
-    """Starts stops of blocks, at most one per cycle and one per SM:
+    """Tells SMs to stop blocks, at most one SM per cycle and one block per SM:
 
     * on an SM with a block that must leave;
-    * on an SM whose most urgent block lacks resources, may have others stopped, and is more urgent
-      than the SM's victim;
+    * on an SM, if its most urgent block lacks resources, may have others stopped, and is more
+      urgent than the SM's victim;
     * for a kernel that finds no SM: on the SM with the least urgent victim, among equals the one
       with the smallest state. Considers only SMs that take the kernel's blocks and are not held for
       an earlier kernel. No stop may be in progress on any of these, and a block must have had time
@@ -50,8 +50,8 @@ class Preemption(wiring.Component):
     stop : out, strobe per SM: see `block_stop`.
     answered : in, strobe per SM: its answer is accepted.
     changes : in, lists of saved blocks change: all decisions are dropped.
-    placing : out, with `Config.sm_masks`: a block may be placed in the room of the last stop, so
-        none is stopped for a kernel that finds no SM.
+    placing : out, with `Config.sm_masks`: a block may still be placed in the room of the last stop,
+        so none is stopped for a kernel that finds no SM.
     """
 
     def __init__(self, config: Config) -> None:
@@ -74,8 +74,8 @@ class Preemption(wiring.Component):
         self._busy = Signal(sms, name="stopping")
         self._sm = Signal(sms, name="sm")
         self._level = Signal.like(self.waits.level, name="level")
-        """`_sm`: one-hot, the SM that is told to stop a block. `_level`: a block below this level;
-        0: below the level in its `lacks`."""
+        """`_sm`: one-hot, the SM that is told to stop a block. `_level`: limit of the block's
+        level; 0: the limit is the level in the SM's `lacks`."""
         self._placed = Signal(sms, name="placed")
         """Per SM: there is a save place for its victim."""
         self._closed = Signal(sms, name="closed")
@@ -103,7 +103,7 @@ class Preemption(wiring.Component):
             self.waits.valid
             & best
             & ~((self._busy | self._sm) & ~self._closed).any()
-            # The victims were compared for the kernel served then.
+            # The victims were compared some cycles ago, for the kernel served then.
             & ~self._closed.bit_select(best_sm, 1)
             & has_placed
         )
@@ -118,7 +118,8 @@ class Preemption(wiring.Component):
         return m
 
     def _has_placed(self, m: Module) -> Value:
-        """Whether blocks that fit into the room of the last stop have been placed there."""
+        """Returns whether blocks that fit into the room of the last stop have had time to be placed
+        there."""
         left = Signal(range(self._placing + 1), name="placing")
         with m.If(self.answered.any() | self.changes):
             m.d.sync += left.eq(self._placing)

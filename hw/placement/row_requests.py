@@ -40,12 +40,12 @@ class RowRequests(wiring.Component):
     refills : out, strobe: blocks were added to a row.
     empties : out, strobe: all undistributed blocks of a row were withdrawn.
     drop : out, strobe: the saved blocks were withdrawn, too.
-    holds : out, in the next cycle, drop all decisions and issue none.
+    holds : out, all decisions are dropped in the next cycle, and none is issued.
     reads : out, the row to be selected in the next cycle.
     busy : in, no row may open, stop or close: `blocks` and `saved` may disagree.
     blocks : in, 32 bits: undistributed blocks of the selected row.
     saved : in, 0 … `save_places`: number of these that are saved.
-    at : in, position of the first one.
+    at : in, position of the first block that is not saved.
     change : out, strobe: the new count of the selected row.
     """
 

@@ -62,7 +62,7 @@ class StreamMerger(wiring.Component):
 
 
 class RunningBlocks(wiring.Component):
-    """Counts the blocks on SMs, per row, and says which rows are drained.
+    """Counts the blocks on SMs, per row, and reports which rows are drained.
 
     Members
     -------
@@ -70,7 +70,7 @@ class RunningBlocks(wiring.Component):
     ended : in, per SM: stream of `ended_block`.
     leaves : in, strobe: a block of the row leaves its SM without having ended.
     fill : in, strobe: the row has undistributed blocks, from the next cycle on.
-    empty : in, strobe: it has none.
+    empty : in, strobe: the row has no undistributed block, from the next cycle on.
     drained : out, per row: no block is undistributed or on an SM.
     over : out, strobe, an `ended_block`: a block has ended, and counts no longer from the next
         cycle on.

@@ -15,9 +15,9 @@ __all__ = ["SavedBlocks", "saved_block"]
 
 
 def saved_block(config: Config) -> data.StructLayout:
-    """A block in a list: position in the grid, place; `restores`: its state is there; with nested
-    launches, its `family`. `count`: number of blocks from this one on; `next`: place of the next
-    one."""
+    """A block in a list, if there is `some`: its grid position and its save place; `restores`: its
+    state is there; with nested launches, its `family`. `count`: number of blocks from this one on.
+    `next`: place of the next one."""
     nested = {"family": block_family(config)} if config.nested else {}
     return data.StructLayout({
         **nested,
@@ -47,18 +47,18 @@ class SavedBlocks(wiring.Component):
     open : in, strobe: a row opens; with `adopts`, the blocks of this list are undistributed, too.
     stop : in, strobe: no saved block of the row is placed any more.
     close : in, strobe: a row closes.
-    keep : in, stream of rows: a drained row whose list its task keeps; answered by `kept`.
+    keep : in, stream of rows: the task of this drained row keeps its list; answered by `kept`.
     kept : out, stream of `saved_list`: the list.
-    discard : in, stream of places: a list that was kept and is freed, by its first place.
+    discard : in, stream of places: first place of a list that was kept; the whole list is freed.
     ahead : in, `row_bits` bits: the row to be selected in the next cycle.
     first : out, registered, a `saved_block`: the first saved block of the selected row; `count` and
         `some` account for a `take` from two cycles after it on.
     take : in, strobe: a block of the selected row is sent to an SM: the saved one, if there is one.
-    stopped : in, answers to stops.
-    add : out, blocks that are undistributed again.
+    stopped : in, stream of `stopped_block`: answers to stops.
+    add : out, stream of `row_blocks`: blocks that are undistributed again.
     leaves : out, strobe: a saved block of the row no longer counts as being on an SM.
     ended : in, strobe: a block that had a place has ended.
-    place : out, a free place.
+    place : out, stream of places: a free one.
     spare : out, combinational: fewer places are reserved than are free; 0 in each cycle with
         `reserve`.
     pause : out, combinational, from `take` too: no block may be placed from the next cycle on.
@@ -66,7 +66,7 @@ class SavedBlocks(wiring.Component):
 
     With nested launches
     --------------------
-    lost : out, family of a block that will not continue.
+    lost : out, stream of families: family of a block that will not continue.
     reserve : in, strobe: reserve a place for a block that is on an SM and has none.
     reserved : out, one cycle after `reserve`: a place is reserved, until the block ends or is
         saved.
@@ -106,7 +106,7 @@ class SavedBlocks(wiring.Component):
         """Per row: has a list."""
         self._row = Signal(config.row_bits, name="row")
         self._block = Signal(saved_block(config), name="block")
-        """`_row`: the row whose list changes. `_block`: the block in question."""
+        """`_row`: row of the list that changes. `_block`: block that enters or leaves the list."""
         self._ceased = Signal(config.rows, name="ceased")
         """Per row: its saved blocks are not placed any more."""
         self._drops, self._adopts = Signal(name="drops"), Signal(name="adopts")
@@ -232,7 +232,7 @@ class SavedBlocks(wiring.Component):
             m.d.sync += self.kept.valid.eq(0)
 
     def _wait(self, m: Module) -> None:
-        """Nothing changes until one of the events."""
+        """Wait for the next event, in this order of priority."""
         stopped, row, block = self.stopped, self._row, self._block
         with m.State("WAIT"):
             m.d.comb += self._waits.eq(1)

@@ -20,9 +20,9 @@ class SecondClaim(wiring.Component):
     """Claims one of the blocks that wait on their SMs, for SMs that the first claim leaves alone.
 
     The blocks are tried in the order of their urgency: with r rounds of a binary tree among all
-    SMs, one in r + 4 cycles. A block that may go to such an SM is claimed, while this is so and it
-    waits, for at least `TURN` cycles. Then the next one has its turn; after the last one, the first
-    again.
+    SMs, one in r + 4 cycles. A block that may go to such an SM is claimed for at least `TURN`
+    cycles, unless it stops waiting or no such SM is left. Then the next one has its turn; after the
+    last one, the first again.
 
     Members
     -------
@@ -51,7 +51,7 @@ class SecondClaim(wiring.Component):
             "spares": Out(sms),
         })
         self._tried = Signal(sms, name="tried")
-        """SMs whose blocks have been tried since the first one was."""
+        """Per SM: its block has been tried in this round."""
         self._candidate = Signal(block_claim(config), name="candidate")
         self._source = Signal(sms, name="source")
         """`_candidate`: the block being tried. `_source`: its SM."""
@@ -80,11 +80,11 @@ class SecondClaim(wiring.Component):
                 left.eq(TURN),
             ]
         with m.If(self.open.valid & (self.open.row == self.claim.row)):
-            m.d.sync += self.claim.valid.eq(0)  # the block has ended, and the mask is another one
+            m.d.sync += self.claim.valid.eq(0)  # the block is gone, the mask is another task's
         return m
 
     def _read(self, m: Module) -> None:
-        """Reads the mask of the block being tried."""
+        """Read the mask of the block being tried."""
         opens = self.open
         m.submodules.masks = masks = Memory(
             shape=self._config.masked_sms, depth=1 << self._config.row_bits, init=[]
@@ -99,8 +99,8 @@ class SecondClaim(wiring.Component):
         ]
 
     def _stay(self, m: Module) -> None:
-        """Updates the claim to the block that waits on its SM, or ends it if the row is another
-        one."""
+        """Follow the block that waits on the owner: one of the same row updates the claim, another
+        one ends it."""
         block = Signal(block_claim(self._config), name="block")
         m.d.comb += block.eq(select(self.owner, [one.as_value() for one in self.waits]))
         with m.If(self.seeks):
@@ -116,7 +116,7 @@ class SecondClaim(wiring.Component):
         opens = Signal(name="candidate_opens")
         m.d.comb += opens.eq(self.open.valid & (self.open.row == candidate.row))
         with m.If(opens):
-            m.d.sync += candidate.valid.eq(0)  # nor is this its mask
+            m.d.sync += candidate.valid.eq(0)  # that block is gone, too
         with m.FSM(name="second"):
             with m.State("SEEK"):
                 m.d.sync += [wait.eq(wait - 1), source.eq(1 << best.sm)]

@@ -31,9 +31,9 @@ class SmChoice(wiring.Component):
     cycle. Ties go to the lowest number.
 
     A candidate that is taken is struck out of all choices in flight: in the last round in the same
-    cycle, in all other rounds in the next cycle. Candidates it has beaten in such a choice are out
-    as well, so a choice may find no candidate, or not the best. In the next cycle, the input of a
-    taken candidate has rank NONE (see `SmRow`); from then on it is up to date.
+    cycle, in all other rounds in the next cycle. Candidates that it has beaten in such a choice are
+    lost with it, so a choice may find no candidate, or not the best. In the cycle after it was
+    taken, its input has rank NONE (see `SmRow`); after that, the input is up to date.
 
     A single candidate needs no round.
 

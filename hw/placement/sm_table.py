@@ -27,7 +27,8 @@ class Rank(IntEnum):
 
 
 def candidate(config: Config) -> data.StructLayout:
-    """An SM as a candidate for a block. Between two, the larger number, as a whole, is better.
+    """An SM as a candidate for a block. Candidates are compared as whole words; the larger is
+    better.
 
     Members
     -------
@@ -74,8 +75,8 @@ class SmRow(wiring.Component):
 
     Members
     -------
-    needs : in, needs of the current kernel.
-    spares : in, the SM does not qualify for the current kernel with its last free block slot.
+    needs : in, a `kernel_needs`: needs of the current kernel.
+    spares : in, the current kernel does not get the last free block slot of the SM.
     asid : in, `asid_bits` bits: address space of the current kernel.
     policy : in, a `Policy`: that of the current kernel.
     last : in, the SM received the kernel's last block.
@@ -89,14 +90,15 @@ class SmRow(wiring.Component):
     ready : in, the link can accept a block.
     returned : in, strobe: a block with needs `sent` leaves the SM without having begun; not
         together with `taken`.
-    candidate : out, the SM as a candidate for the kernel of the previous cycle. Its rank is NONE in
-        the cycle after a block was sent, since the free amounts were not up to date.
+    candidate : out, a `candidate` for the kernel of the previous cycle. Its rank is NONE in the
+        cycle after a block was sent, since the free amounts were not up to date.
     accepts : out, the link can accept a block, and a block slot is free.
-    seen : out, flags for the kernel of the previous cycle, also valid in that cycle.
+    seen : out, `sm_flags` for the kernel of the previous cycle; valid in the cycle after a block
+        was sent, too.
     one : out, the SM had room for one whole block in the previous cycle.
     two : out, the SM had room for two whole blocks in the previous cycle.
     heard : out, combinational: `highest` covers all blocks sent.
-    occupied : out, blocks that are not over were sent to the SM; for counters.
+    occupied : out, the SM has been sent blocks that are not over; for counters.
     grows : out, with `Config.sm_masks`, strobe: since the last cycle, or from this one on, the SM
         may qualify for a block for which it did not before. Not for changes of `spares`.
     """
@@ -174,7 +176,7 @@ class SmRow(wiring.Component):
         ]
 
     def _height(self, m: Module) -> None:
-        """The report of the SM is used once it covers all blocks sent."""
+        """Upper bound of the priorities: the SM's report, once it covers all blocks sent."""
         level = Signal(LEVEL_BITS)
         m.d.comb += [
             level.eq(self.sent.priority + 1),

@@ -48,8 +48,8 @@ def warp_fault(config: Config) -> data.StructLayout:
 
 
 def kill_request(config: Config) -> data.StructLayout:
-    """A request to end tasks early: those of `context`, or of address space `asid`, or the task
-    whose record is at `page` << 8 of `asid`."""
+    """A request to end tasks early. `scope` selects the tasks: all of `context`, all of address
+    space `asid`, or the one with its record at virtual address `page` << 8 of `asid`."""
     return data.StructLayout({
         "scope": KillScope,
         "context": config.context_bits,
@@ -67,8 +67,8 @@ class ComputeControl(wiring.Signature):
     slice : out, 32 bits: time slice of a context in cycles, while others wait.
     timeout : out, 32 bits: cycles in which a leaving context ends its blocks; 0: no limit.
     mend : out, strobe per context: allow a broken context to run again.
-    broken : in, per context: cannot run.
-    active : in, a context runs.
+    broken : in, per context: the context cannot run.
+    active : in, a context is running.
     context : in, `context_bits` bits: the running context, or the last one.
     child_limit : out, 12 bits: maximum number of incomplete children; 0: no limit.
     kill : out, stream of `kill_request`: tasks to be ended; accepted when they have ended.

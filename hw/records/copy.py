@@ -91,11 +91,11 @@ class CopyPort(wiring.Signature):
 
     Members
     -------
-    command : out, stream of copies; ready while the engine can start reading at once.
-    done : in, stream of completions.
+    command : out, stream of `copy_command`; ready while the engine can start reading at once.
+    done : in, stream of `copy_done`.
     idle : in, all accepted copies are complete.
-    stop : out, while 1, copies end as soon as their outstanding bursts allow, with part of their
-        bytes and without release.
+    stop : out, while 1, copies end as soon as their outstanding bursts are complete; the rest of
+        their bytes is not copied, and no semaphore is released.
     """
 
     def __init__(self, config: Config) -> None:

@@ -37,15 +37,17 @@ class LaunchAction(enum.Enum, shape=2):
 
     SCHEDULE = 0
     INCREMENT_PUT = 1
-    """It is an open queue: append `span`."""
+    """The task is an open queue: append the entries of `span`."""
     DECREMENT_DEPENDENCE = 2
     """Decrement its dependence counter; at 0, schedule the task."""
     CHILD = 3
-    """Schedule it as a child of the kernel in row `row`, requested by that kernel's `block`."""
+    """Schedule the task as a child of the kernel in row `row`. A block of that kernel, of family
+    `block`, has requested it."""
 
 
 def task_launch(config: Config) -> data.StructLayout:
-    """An action on a task of a context; of a CHILD, only the page of its QMD is given."""
+    """An action on `task`, a task of `context`. `span` is for INCREMENT_PUT. For a CHILD, only
+    `task.page`, `row`, `block` and `has_place` are valid: the rest is taken from its parent."""
     of_block = ("row", "block", "has_place")
     child = {name: child_launch(config).members[name] for name in of_block} if config.nested else {}
     return data.StructLayout({
@@ -70,8 +72,8 @@ def child_launch(config: Config) -> data.StructLayout:
 
 
 def child_answer(config: Config) -> data.StructLayout:
-    """Strobe, response to `child_launch`: there is a child, unless it was refused. `block`: the
-    family of the block from now on."""
+    """Strobe, response to `child_launch`: the child was accepted, or refused as `verdict` says.
+    `block`: the family of the block from now on."""
     return data.StructLayout({
         "valid": 1,
         "verdict": task_verdict,
@@ -80,7 +82,8 @@ def child_answer(config: Config) -> data.StructLayout:
 
 
 task_launched = data.StructLayout({"valid": 1, "verdict": task_verdict, "nothing": 1})
-"""Strobe, response to `task_launch`. `nothing`: no task was launched or refused."""
+"""Strobe, response to `task_launch`. `nothing`: the action was not a launch, but an append, or a
+decrement that did not bring the counter to 0; the action itself may have been refused."""
 
 
 def task_failure(config: Config) -> data.StructLayout:

@@ -64,9 +64,9 @@ class ReadPort(wiring.Signature):
 class WritePort(wiring.Signature):
     """A write client, seen from the client.
 
-    The client offers a request only when it has all beats of the burst, since its beats hold the
-    bus. Every burst, including faulted ones, consumes its beats and gets one `done`, in order, once
-    its bytes are visible to every later access.
+    The client offers a request only when it has all beats of the burst, since a burst holds the bus
+    until its last beat. Every burst, including faulted ones, consumes its beats and gets one
+    `done`, in order, once its bytes are visible to every later access.
 
     Members
     -------

@@ -8,14 +8,14 @@ __all__ = ["block_families", "block_family", "kernel_kin"]
 
 
 def kernel_kin(config: Config) -> data.StructLayout:
-    """Number `kernel` of a kernel in the kernel tree, once it is `known` there: it is a child, or
-    has launched one."""
+    """Node of a kernel in the kernel tree. `known`: it has one, as it is a child or has launched
+    one. `kernel`: number of the node."""
     return data.StructLayout({"known": 1, "kernel": config.nested_bits})
 
 
 def block_family(config: Config) -> data.StructLayout:
-    """Number `family` of the children of a block in the kernel tree, once it is `related`: it has
-    launched one."""
+    """Family of a block: its children in the kernel tree. `related`: it has one, as it has launched
+    a child. `family`: number of the family."""
     return data.StructLayout({"related": 1, "family": config.nested_bits})
 
 

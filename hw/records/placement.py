@@ -103,9 +103,10 @@ thread."""
 
 
 def task_saved(config: Config) -> data.StructLayout:
-    """Saved blocks of a task without a slot, the second word of its list entry: the list that
-    begins at `save_place`. `placed`: no other blocks are left. `form`: form of its blocks when they
-    were saved; the QMD may have changed since."""
+    """Saved blocks of a task without a slot: second word of its list entry. `save_place`: place of
+    the first saved block; the others are linked to it. `placed`: the task has no undistributed
+    blocks but these. `form`: form of its blocks when they were saved; the QMD may have changed
+    since."""
     return data.StructLayout({
         "save_place": config.place_bits,
         "placed": 1,
@@ -138,8 +139,8 @@ kernel_needs = data.StructLayout({
 """Resource needs of a kernel's blocks: `warps` per block, 1 … 64; `registers` units per warp, 1 …
 64, and `block_registers` units per block; `shared` units per block. `barrier`: its warps
 synchronize, so a block must become resident as a whole (PLACE-26). `saves`: blocks of lower
-priority may be stopped for it (PREEMPT-5). The opener of a row has checked that a block fits an
-empty SM (PLACE-27)."""
+priority may be stopped for it (PREEMPT-5). A row is opened only for blocks that fit an empty SM
+(PLACE-27)."""
 
 
 class Policy(enum.Enum, shape=2):
@@ -214,24 +215,25 @@ class GlobalPort(wiring.Signature):
 
     Members
     -------
-    open : out, open a free row.
-    add : out, add blocks to an open row.
-    stop : out, withdraw all undistributed blocks; answered by `stopped`.
-    stopped : in, the blocks withdrawn.
-    close : out, free a drained row.
+    open : out, stream of `kernel_open`: open a free row.
+    add : out, stream of `row_blocks`: add blocks to an open row.
+    stop : out, stream of row numbers: withdraw all undistributed blocks; answered by `stopped`.
+    stopped : in, stream of `row_left`: the blocks withdrawn.
+    close : out, stream of row numbers: free a drained row.
     drained : in, per row: no block is undistributed or on an SM. 0 from the cycle after `open` or
         `add` is accepted; 1 for a free row.
-    ended : in, strobe: a block has ended; before `drained` reflects it.
+    ended : in, strobe, an `ended_block`: a block has ended; `drained` reflects it from the next
+        cycle on.
 
     With preemption
     ---------------
     drops : out, with `stop`: withdraw saved blocks, too. Otherwise, they are placed again and end,
         like those on SMs.
     leave : out, per row: its blocks must leave the SMs; only for stopped rows.
-    keep : out, take back the saved blocks of a drained row; answered by `kept`. Otherwise, they are
-        lost when the row closes.
-    kept : in, the list of these blocks.
-    discard : out, frees the places of a kept list.
+    keep : out, stream of row numbers: take back the saved blocks of a drained row; answered by
+        `kept`. Otherwise, they are lost when the row closes.
+    kept : in, stream of `saved_list`: the list of these blocks.
+    discard : out, stream of places: free all places of the kept list that begins at this place.
 
     With nested launches
     --------------------
@@ -318,14 +320,14 @@ block_victim = data.StructLayout({
 state."""
 
 block_lack = data.StructLayout({"valid": 1, "level": LEVEL_BITS})
-"""The most urgent block with warps to start lacks resources, and may have others stopped: its
-priority + 1. The victim holds resources."""
+"""The most urgent block with warps to start lacks resources, and may have others stopped. `level`:
+its priority + 1. Valid only while the victim holds resources."""
 
 
 def block_stop(config: Config) -> data.StructLayout:
-    """Strobe: stop the victim, if its row must leave or its level is below `level`. `given`: it has
-    no save place, and gets `save_place`. `reserved`: that place is only for a block that has a
-    reservation; another victim is not stopped."""
+    """Strobe: stop the victim, if its row must leave or its level is below `level`. `given`: the
+    victim has no save place, and gets `save_place`. `reserved`: the place is only for a victim with
+    a reservation; any other is not stopped."""
     return data.StructLayout({
         "valid": 1,
         "level": LEVEL_BITS,
@@ -365,17 +367,22 @@ class SmLink(wiring.Signature):
 
     Members
     -------
-    block : out, a block for the SM; its slot is free, so the SM accepts it within a few cycles; a
-        block with a family, once the families of blocks that are over have left the SM.
-    freed : in, resources freed in this cycle (PLACE-24), otherwise 0. Amounts add up in any order.
-    ended : in, a block that has ended, including all its warps and their memory accesses. `freed`
-        reports it in the same cycle or earlier; up to ENDS_WAITING ends may lag.
+    block : out, stream of `block_record`: a block for the SM. A slot is free for it, so the SM
+        accepts it within a few cycles. A block with a family also waits until the SM has reported
+        the families of its blocks that are over.
+    freed : in, an `sm_report`: resources freed in this cycle (PLACE-24), otherwise 0. Amounts add
+        up in any order.
+    ended : in, stream of `ended_block`: a block that has ended, including all its warps and their
+        memory accesses. `freed` reports it in the same cycle or earlier; up to ENDS_WAITING ends
+        may lag.
     highest : in, `LEVEL_BITS` bits: highest priority + 1 of any block on the SM, 0 without blocks.
     received : in, 6 bits: blocks accepted since reset, modulo 64. `highest` covers all of them, so
         the controller can tell whether it covers all blocks sent.
-    waits : in, the most urgent block with warps to start, if it has not begun and lacks resources.
-    claim : out, the most urgent block that waits on another SM, if it may come to this one. No warp
-        of lower priority starts before it, except as rules 3 and 4 of `hw/sm/README.md` say.
+    waits : in, a `block_claim`: the most urgent block with warps to start, if it has not begun and
+        lacks resources.
+    claim : out, a `block_claim`: the most urgent block that waits on another SM, if it may come to
+        this one. No warp of lower priority starts before it, with the exceptions of rule 7 of
+        `hw/sm/README.md`.
     room : in, the first warp of the claimed block can start, and no equally urgent block of the SM
         has warps to start. Reported 2 cycles after the claim changed, or 3 if a warp starts
         meanwhile, and 1 cycle after anything else changed. Holds until the claim ends or such a
@@ -389,11 +396,11 @@ class SmLink(wiring.Signature):
     With preemption
     ---------------
     leave : out, per row: its blocks must leave.
-    victim : in, the block to be stopped next.
-    lacks : in, the most urgent block lacks resources, and the victim holds some.
+    victim : in, a `block_victim`: the block to be stopped next.
+    lacks : in, a `block_lack`: the most urgent block lacks resources, and the victim holds some.
     spare : out, a block without a save place can be stopped, too: some place is not reserved.
     stop : out, see `block_stop`. Not again before `stopped` is accepted.
-    stopped : in, see `stopped_block`. Resources of the block are in `freed`; it has no end.
+    stopped : in, stream of `stopped_block`. Resources of the block are in `freed`; it has no end.
     """
 
     def __init__(self, config: Config) -> None:
@@ -437,8 +444,8 @@ USES_LOCAL = 24
 
 class KernelWord(enum.IntEnum, shape=5):
     """Kernel words kept per row by the SMs, 32 bits each; fields listed from the lowest bit. The
-    task unit sends them before it opens the row, in this order. Those of local memory are sent only
-    for a kernel that has it, those of constant buffers 1 … 7 only for valid ones."""
+    task unit sends them before it opens the row, in this order. Words of local memory are sent only
+    for a kernel that has it, words of constant buffers 1 … 7 only for valid buffers."""
 
     NEEDS = 0
     """priority 7, barrier 1, warps 7, registers 7, shared 8, saves 1: `kernel_needs` without the
@@ -490,8 +497,8 @@ space_word = data.StructLayout({"block_registers": 10, "thread_registers": 9, "a
 """KernelWord.SPACE."""
 
 buffer_word = data.StructLayout({"address": 17, "unused": 2, "units": 13})
-"""KernelWord.CONSTANTS_HIGH, and those of the other buffers: the word of the record, unless the
-buffer is not valid."""
+"""KernelWord.CONSTANTS_HIGH, and the same word of the other buffers. `units` is 0 for a buffer that
+is not valid."""
 
 local_word = data.StructLayout({"address": 17, "units": 15})
 """KernelWord.LOCAL_HIGH."""

@@ -30,7 +30,8 @@ runlist_submit = data.StructLayout({
 `offset`."""
 
 runlist_refused = data.StructLayout({"valid": 1, "error": RunlistError, "entry": 16})
-"""Strobe: the submitted list is refused, because of `entry`; OVERFLOW: the list's length."""
+"""Strobe: the submitted list is refused. `entry`: index of the faulty entry; with OVERFLOW, length
+of the list."""
 
 runlist_state = data.StructLayout({
     "reading": 1,
@@ -43,8 +44,9 @@ runlist_state = data.StructLayout({
 `running`: TSG `tsgid` has the turn. `groups`: TSGs of the active list."""
 
 runlist_acquire = data.StructLayout({"valid": 1, "idle": 1})
-"""Two strobes: all TSGs with work wait for failed acquires with ACQUIRE_SWITCH_TSG (spec 2.3);
-`idle`, also without `valid`: all engines are idle, too."""
+"""Two strobes, each at the beginning of a state. `valid`: all TSGs with work wait for failed
+acquires with ACQUIRE_SWITCH_TSG (spec 2.3). `idle`: that, and all engines are idle; it may come
+later than `valid`."""
 
 
 def group_word(config: Config) -> data.StructLayout:

@@ -31,8 +31,8 @@ class BlockChoice(wiring.Component):
     leave : in, the selected slot is no candidate from the next cycle on.
     place : out, per slot, one-hot, registered: the selected slot; 0 without one.
     some : out, registered: a slot is selected.
-    moves : out, the next selection is `following`, except for `drop`, instead of the current one;
-        registered apart from `leave`.
+    moves : out, in the next cycle `following`, except for `drop`, is selected instead of the
+        current slot; registered apart from `leave`.
     following : out, per slot, one-hot, registered: the successor.
     """
 

@@ -19,8 +19,8 @@ _ARRIVING = 2
 
 
 def family_arrival(config: Config) -> data.StructLayout:
-    """Strobe: a block with `family` enters slot `place` (one-hot) in the next cycle; it `restores`,
-    and so has a save place."""
+    """Strobe: a block with `family` enters slot `place` (one-hot) in the next cycle. `restores`: it
+    has a saved state, and so a save place."""
     return data.StructLayout({
         "valid": 1,
         "place": config.sm_blocks,
@@ -33,8 +33,8 @@ class BlockFamilies(wiring.Component):
     """Keeps the family of each block that has launched kernels, and a flag: it has children that
     are not complete. One launch at a time.
 
-    A launch is offered to the engine one cycle after it was accepted. `waits` and `failed` reflect
-    `answer` and `joined` of the link one cycle later, when `answer` is given.
+    A launch is offered to the engine one cycle after it was accepted. `answer`, `waits` and
+    `failed` lag `answer` and `joined` of the link by one cycle.
 
     A block that was stopped takes its family along. When it arrives again, it counts as waiting,
     without a failure, until `joined`, for which it asks.
@@ -79,7 +79,8 @@ class BlockFamilies(wiring.Component):
         m.submodules.leaving = leaving = StreamFIFO(
             config.nested_bits, config.sm_blocks + _ARRIVING + 1
         )
-        # Families of blocks that are over fit the queue: none is accepted while some are in it.
+        # The queue has room for the families of all blocks: while it is not empty, no block comes
+        # with a family, and none can get one.
         m.d.comb += [
             self.accepts.eq(leaving.level == 0),
             launch.ready.eq(~waiting & self.accepts),
@@ -115,7 +116,7 @@ class BlockFamilies(wiring.Component):
         return m
 
     def _slot(self, m: Module, n: int, mine: Signal) -> None:
-        """The block in slot `n`; `mine`: it is answered."""
+        """State of the block in slot `n`. `mine`: the answer in this cycle is for this block."""
         link, family, joined = self.link, self.families[n], Signal(name=f"joined_{n}")
         accepted = link.answer.verdict.refusal == Refusal.NONE
         m.d.comb += joined.eq(
@@ -135,7 +136,7 @@ class BlockFamilies(wiring.Component):
             m.d.sync += [family.eq(arrived), self.waits[n].eq(arrived.related)]
 
     def _leave(self, m: Module, leaving: StreamFIFO) -> None:
-        """One block is over per cycle."""
+        """Queue the family of a block that is over; at most one is over per cycle."""
         gone = Signal(block_family(self._config), name="gone")
         for n in range(self._config.sm_blocks):
             with m.If(self.over[n]):

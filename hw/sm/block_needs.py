@@ -29,15 +29,15 @@ def needed_block(config: Config) -> data.StructLayout:
 
 
 class BlockNeeds(wiring.Component):
-    """The SM's copy of the needs of each kernel row, added to arriving blocks.
+    """Keeps the needs of each kernel row, and adds them to arriving blocks.
 
     A RAM for each word used. Latency one cycle, one block per cycle.
 
     Members
     -------
     kernel : in, kernel words.
-    i : in, blocks; the words of their rows have been written before.
-    o : out, the blocks with their needs.
+    i : in, stream of `block_record`: blocks; the words of their rows have been written before.
+    o : out, stream of `needed_block`: the blocks with their needs.
     """
 
     def __init__(self, config: Config) -> None:

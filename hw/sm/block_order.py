@@ -87,7 +87,7 @@ class BlockOrder(wiring.Component):
                 m.d.sync += level.eq(priority + 1)
 
     def _ahead(self, m: Module, slot: int) -> Signal:
-        """Slots whose blocks precede the one in `slot`."""
+        """Slots of the blocks that precede the one in `slot`."""
         ahead = Signal(self._slots, name=f"ahead_{slot}")
         before = Cat(~self._rows[one][slot - one - 1] for one in range(slot))
         after = self._rows[slot] if slot < len(self._rows) else ()

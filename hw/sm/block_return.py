@@ -22,8 +22,8 @@ class BlockReturn(wiring.Component):
 
     A recall is answered in the second cycle or later, once no start is under way. The most urgent
     block is returned if it has not begun, and its priority and the needs of its first warp are
-    those claimed; with `Config.sm_masks`, also its row; these are compared with the claim that came
-    with the recall, as the next claim may be for another block.
+    those of the claim. With `Config.sm_masks`, its row must match, too, and the claim is that of
+    the cycle of the recall, as the next one may be for another block.
 
     Members
     -------

@@ -33,19 +33,20 @@ def place_page(config: Config, area: Value, place: Value) -> Value:
 
 
 class BlockStop(wiring.Component):
-    """Selects the block to be stopped next, and stops it. The selection looks at one slot per
-    cycle: first at blocks of rows that must leave; otherwise it takes the block of lowest priority,
-    among equals the one with the smallest state. A block that has not begun has no state. It holds
-    nothing of the SM either, so while the most urgent block lacks resources, less urgent blocks
-    that have begun come before all others, and if there are none, the lack is not reported. A block
-    that `stays` (see `needed_block`) is never stopped. While all places are in use or reserved, a
-    block with neither a place nor a reservation of its own is passed over, so that it does not hide
-    blocks that can be stopped.
+    """Selects the block to be stopped next, the victim, and stops it. The selection looks at one
+    slot per cycle. Blocks of rows that must leave come first; then the block of lowest priority,
+    among equals the one with the smallest state. A block that has not begun has no state, but holds
+    no resources either. So while the most urgent block lacks resources, less urgent blocks that
+    have begun come before all others of rows that may stay; without any, the lack is not reported.
 
-    A stopped block starts no further warps, unless it has begun and has a barrier; then the core
-    saves its warps. When all have ended, the core saves the rest; then the block leaves the table,
-    and `stopped` answers. If the block has ended or left meanwhile, the answer is that none was
-    stopped.
+    A block that `stays` (see `needed_block`) is never stopped. While all places are in use or
+    reserved, a block with neither a place nor a reservation of its own is passed over, so that it
+    does not hide blocks that can be stopped.
+
+    A stopped block starts no further warps, unless it has begun and has a barrier. The core saves
+    its warps; when all have ended, it saves the rest of the block's state. Then the block leaves
+    the table, and `stopped` answers. If the block has ended or left before it could be stopped, the
+    answer is that none was.
 
     From `stop` to `tell`: at most 13 cycles, plus 3 per warp of a killed row's block being
     withdrawn, plus those in which ends of warps or a new block are not accepted.
@@ -67,7 +68,7 @@ class BlockStop(wiring.Component):
     settled : in, no start is under way, and all begun blocks are known to the core.
     returns : in, strobe per block slot, one-hot: its block leaves the SM without having begun.
     urgent : in, a `chosen_block`: the first block with warps to start.
-    fits : in, its next warp can start.
+    fits : in, the next warp of `urgent` can start.
     lacks : out, a `block_lack`: the most urgent block lacks resources, and the victim holds some.
     slot : out, per block slot, one-hot: the slot of the block being stopped.
     withdraw : out, per block slot, one-hot: the slot of that block, while it may have warps to
@@ -262,7 +263,7 @@ class BlockStop(wiring.Component):
         self._tell(m, ended)
 
     def _answer(self, m: Module, when: Value) -> None:
-        """The block has left, or was not stopped."""
+        """Answer the stop `when` the block has left or was not stopped."""
         with m.If(when):
             m.d.sync += self.slot.eq(0)
             m.next = "ANSWER"

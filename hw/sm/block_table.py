@@ -64,9 +64,9 @@ def block_seen(config: Config) -> data.StructLayout:
 
 
 class BlockTable(wiring.Component):
-    """Tracks the blocks of the SM, and selects those whose warps start next. Keeps per block slot:
-    the block, its place in the order, its started and ended warps, and flags for warps left to
-    start and for having begun.
+    """Tracks the blocks of the SM, and selects the blocks that start warps next. Keeps per block
+    slot: the block, its place in the order, its started and ended warps, and flags for warps left
+    to start and for having begun.
 
     State read from many rows per cycle is in flip-flops, the rest in RAMs. Warp counts are in RAMs,
     with a flag for a valid count.
@@ -205,7 +205,8 @@ class BlockTable(wiring.Component):
     def _choose(self, m: Module) -> None:
         """The selections, from the table as it is after the start in this cycle."""
         order, urgent, going, whole = self._order, self.urgent, self.going, self.whole
-        # Formerly the most urgent block, now continuing without or with a barrier.
+        # `partial`, `entire`: the most urgent block, if it begins in this cycle and has further
+        # warps to start, without or with a barrier.
         ends, (partial, entire) = self._ends[0], self._stays
         # It precedes all other begun blocks.
         others = partial.any().replicate(self._config.sm_blocks)
@@ -257,7 +258,7 @@ class BlockTable(wiring.Component):
             (follow.following & table).any() for table in (self.begun, self._entire)
         )
         begun_here = choice.begun | self.start[0]
-        # Begun blocks only.
+        # Choices 1 and 2 are begun blocks.
         m.d.comb += [
             begun.eq(1 if n else Mux(follow.moves, begun_there, begun_here)),
             has.eq(Mux(follow.moves, has_there, begun_here & barrier)),
@@ -352,8 +353,8 @@ class BlockTable(wiring.Component):
     def _look(
         self, m: Module, needs: data.View, name: data.View, slot: Value, place: Signal
     ) -> None:
-        """Outputs the block record read for an ended warp, or for the slot looked at in its
-        place."""
+        """Output the state of the block of an ended warp, or of the slot at which the withdrawal
+        looks."""
         started = self._started.read_port(domain="comb")
         begun = (self.begun & place).any()
         m.d.comb += [

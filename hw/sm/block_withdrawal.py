@@ -20,12 +20,12 @@ def withdrawn_block(config: Config) -> data.StructLayout:
 class BlockWithdrawal(wiring.Component):
     """Withdraws the warps left to start of the blocks of killed rows, and of the stopped block.
     Withdrawn warps count as ended, one by one, although they never had any resources. While a row
-    is killed and a block has warps to start, it looks at one block slot after the other; first at
-    the slot of the stopped block. Blocks with a barrier that have begun are left alone: they hold
-    all their resources, so their warps start and end soon.
+    is killed and a block has warps to start, the unit looks at one block slot after the other;
+    first at the slot of the stopped block. Blocks with a barrier that have begun are left alone:
+    they hold all their resources, so their warps start and end soon.
 
-    Per slot 4 cycles; for a block to be withdrawn 1 more, and 3 per warp. Half of the cycles, and
-    two of these 3, are left for ends of warps.
+    Per slot 4 cycles; for a block to be withdrawn 1 more, and 3 per warp. Ends of warps are
+    accepted in 2 of the 4 cycles, and in 2 of the 3.
 
     Members
     -------

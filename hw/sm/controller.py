@@ -28,7 +28,8 @@ from signalbox.hw.sm.warp_slots import WarpSlots
 __all__ = ["SmController", "sm_events"]
 
 _UNDER_WAY = 4
-"""Warp ends that may be in flight to that queue, including the one being accepted."""
+"""Warp ends that may be in flight to the queue of ended blocks, including the one being
+accepted."""
 
 
 def sm_events(config: Config) -> data.StructLayout:
@@ -54,11 +55,11 @@ class SmController(wiring.Component):
     A start is decided in one cycle, from the table and resources of that cycle, and takes effect in
     the next (`go`), where the selections already reflect it: one start every other cycle.
 
-    Cycles from the acceptance of a warp's end: 2, its registers and hardware warp are free, `freed`
-    reports it, and the next start may be decided. 3, the start takes effect, and a new block is
-    offered. 4, the warp is offered. Also 4, if it was the last warp of its block, the block is
-    over: `finish`, `freed`. Cycles from the acceptance of a block: 3, it is in the table; 4, its
-    start may be decided.
+    2 cycles after a warp's end is accepted, its registers and hardware warp are free, `freed`
+    reports them, and the next start may be decided. After 3, that start takes effect, and its block
+    is offered if it begins; after 4, its warp is offered. If the ended warp was the last one of its
+    block, the block is over after 4 (`finish`, `freed`). An accepted block is in the table after 3
+    cycles, and its start may be decided after 4.
 
     Members
     -------

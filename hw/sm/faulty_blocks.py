@@ -27,7 +27,7 @@ class FaultyBlocks(wiring.Component):
     -------
     begin : in, strobe, a `block_begin`: a block enters a slot.
     i : in, stream of `core_fault`: faults of the core.
-    o : out, stream of `sm_fault`: the same with their blocks.
+    o : out, stream of `sm_fault`: these faults with the positions of their blocks.
     """
 
     def __init__(self, config: Config) -> None:

@@ -29,9 +29,9 @@ class MemoryGate(wiring.Component):
     Members
     -------
     kernel : in, kernel words; SPACE contains the ASID.
-    core : out, memory of the core.
-    read : out, virtual reads.
-    write : out, virtual writes.
+    core : out, an `SmMemory`: memory side of the core.
+    read : out, memory client, reads.
+    write : out, memory client, writes.
     """
 
     def __init__(self, config: Config) -> None:

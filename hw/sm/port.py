@@ -199,7 +199,7 @@ class SmPort(wiring.Signature):
 
 
 CoreFactory = Callable[[Config], wiring.Component]
-"""Constructs a core for one SM, for example a class whose constructor takes the configuration."""
+"""Constructs a core for one SM, for example a class constructed from the configuration."""
 
 
 class CoreError(TypeError):
@@ -209,7 +209,7 @@ class CoreError(TypeError):
 def make_core(factory: CoreFactory, config: Config) -> wiring.Component:
     """A core with the ports of `SmPort(config).flip()`: the same names, directions and widths.
 
-    Raises `CoreError` for a core with other ports. Errors of the factory pass.
+    Raises `CoreError` for a core with other ports. Exceptions of the factory are not caught.
     """
     name = getattr(factory, "__qualname__", repr(factory))
     core, wanted = factory(config), _ports(SmPort(config).flip())

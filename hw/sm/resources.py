@@ -36,11 +36,11 @@ class Resources(wiring.Component):
 
     Members
     -------
-    wants : in, amounts of two requests.
+    wants : in, two requests, each a `wanted`: the amounts.
     fits : out, per request and resource, combinational: enough is free.
     take : in, per request, one-hot: granted; it fits.
     freed : in, amounts freed in this cycle.
-    claim : in, amounts of a third request, which is not granted.
+    claim : in, a `wanted`: amounts of a third request, which is only compared.
     claim_fits : out, per resource, combinational: enough is free for it.
     left : out, free amounts.
     """

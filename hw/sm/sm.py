@@ -41,9 +41,9 @@ class Sm(wiring.Component):
     kernel : in, kernel words.
     number : in, `sm_bits` bits, constant: number of the SM.
     kill : in, per kernel row: its warps must end, and no further ones start.
-    fault : out, stream of `sm_fault`: warp faults, 1 cycle after the core.
-    read : out, virtual reads.
-    write : out, virtual writes.
+    fault : out, stream of `sm_fault`: warp faults, offered 1 cycle after the core offers them.
+    read : out, memory client, reads.
+    write : out, memory client, writes.
     events : out, see `sm_events`.
     nested : in, with nested launches: the engine.
     nested_events : out, with nested launches, see `nested_events`.

@@ -11,7 +11,7 @@ __all__ = ["WarpFates", "block_fates", "warp_fate", "warp_number"]
 
 
 def block_fates(config: Config) -> data.StructLayout:
-    """Bits per warp of a block: the warp has ended; its state is in memory."""
+    """Two bits per warp of a block. `over`: the warp has ended. `saved`: its state is in memory."""
     return data.StructLayout({"over": config.sm_warps, "saved": config.sm_warps})
 
 
@@ -30,7 +30,7 @@ class WarpFates(wiring.Component):
 
     Members
     -------
-    fresh : in, strobe per block slot: a block begins, whose bits are 0.
+    fresh : in, strobe per block slot: a block begins; all its bits are 0.
     over : in, strobe, with a `warp_number`: the warp has ended.
     change : in, strobe, with a `warp_number`: the state of the warp is saved now, or no longer; not
         together with `load`.
@@ -66,7 +66,8 @@ class WarpFates(wiring.Component):
         return m
 
     def _marks(self, m: Module, name: str, loads: Value, event: data.View, bit: Value) -> None:
-        """One of the two bits. The first write for a new block replaces those of the last one."""
+        """One of the two bits of each warp. The first write for a new block replaces the bits of
+        the block before it in the slot."""
         config, load = self._config, self.load.p
         m.submodules[name] = marks = Memory(
             shape=data.ArrayLayout(1, config.sm_warps), depth=config.sm_blocks, init=[]

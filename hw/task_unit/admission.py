@@ -18,8 +18,8 @@ __all__ = ["Admission"]
 
 
 class Admission(JobStates):
-    """A task is taken from the highest list, or launched; its QMD is read and checked; it gets a
-    slot, goes to its list, or fails.
+    """Takes a task from the highest list, or a launch. Reads and checks its QMD; then the task gets
+    a slot, goes to its list, or fails.
 
     Attributes
     ----------
@@ -36,8 +36,8 @@ class Admission(JobStates):
         self._enters = Signal(name="enters")
 
     def choose_urgency(self, m: Module) -> None:
-        """Whether the task may have blocks of lower priority stopped. It always may where kernels
-        are nested, as a wait for it might not end otherwise (NEST-12)."""
+        """Whether the task may have blocks of lower priority stopped. Where kernels are nested, all
+        tasks may, as a wait for children might not end otherwise (NEST-12)."""
         unit, parts = self._unit, self._parts
         wanted = Signal()
         nests = unit.nesting > 1 if self._config.nested else Const(0)
@@ -60,8 +60,8 @@ class Admission(JobStates):
         ]
 
     def _other_form(self) -> Value:
-        """Whether the task has saved blocks that its QMD no longer describes: they might load what
-        other tasks have saved there before."""
+        """Whether the task has saved blocks, and its QMD now gives its blocks another form.
+        Restored with that form, they might load state that other tasks have left in the places."""
         job = self._job
         if not self._config.preemption:
             return Const(0)
@@ -78,7 +78,8 @@ class Admission(JobStates):
                 m.d.comb += policy.eq(unit.automatic)
 
     def see_room(self, m: Module) -> None:
-        """Whether a launch may go into a slot. The lists do not change while its QMD is read."""
+        """Whether a launch may go straight into a slot. Registered: the lists do not change while
+        the QMD is read."""
         unit, parts, job = self._unit, self._parts, self._job
         best = parts.levels.highest
         level = Mux(job.bears, job.level, parts.metadata.needs.priority)
@@ -225,7 +226,7 @@ class Admission(JobStates):
                 m.next = "IDLE"
 
     def return_blocks(self, m: Module) -> None:
-        """Saved blocks go into the row; there may be no others."""
+        """The row gets the task's saved blocks; with `placed`, only these."""
         unit, job = self._unit, self._job
         row, saved = unit.port.open.p, job.saved
         m.d.comb += [row.saved.some.eq(job.task.saved), row.saved.save_place.eq(saved.save_place)]

@@ -18,11 +18,12 @@ __all__ = ["Children", "linked"]
 
 class Children(JobStates):
     """Accepts or refuses the launch of a child: checks the parent, reserves a save place, and gets
-    a node in the kernel tree. Writes the page of the parent's QMD into that of an accepted child.
+    a node in the kernel tree. Writes the page of the parent's QMD into the QMD of an accepted
+    child.
 
     Attributes
     ----------
-    kins : table of the kernels in rows.
+    kins : the `KinTable`: kernel-tree node of each row's kernel.
     has_place : the launching block has a save place, or one is reserved for it.
     """
 
@@ -33,7 +34,7 @@ class Children(JobStates):
         self._link, self._links = Signal(data.StructLayout(link), name="link"), Signal(name="links")
         """Pages of a child and its parent, to be written into the child's QMD."""
         self._linking = Signal(data.StructLayout({"valid": 1, "child": 32}), name="linking")
-        """That write is under way."""
+        """The write of the parent into the QMD at page `child` is in progress."""
 
     def wire(self, m: Module) -> None:
         unit, parts, job = self._unit, self._parts, self._job
@@ -52,7 +53,8 @@ class Children(JobStates):
         connect(m, kins.tree, flipped(unit.tree))
 
     def link(self, m: Module, stores: Value) -> None:
-        """Write the parent of an accepted child, unless the job in progress `stores` a field."""
+        """Write the parent's page into the QMD of an accepted child, unless the job in progress
+        `stores` a field."""
         unit, parts, job = self._unit, self._parts, self._job
         link, request = self._link, parts.stores.request
         m.d.comb += parts.stores.parent.eq(link.parent)
@@ -87,9 +89,9 @@ class Children(JobStates):
         return ~(waits | (under_way.valid & (under_way.child == page)))
 
     def states(self, m: Module, kept: data.View) -> None:
-        """A kernel launches a child, which gets a place in the kernel tree, and loses it if it is
-        refused after that. A save place is reserved with the first child of a block, so that the
-        block can leave its SM while it waits for the child (NEST-12)."""
+        """A kernel launches a child. The child gets a node in the kernel tree, and gives it back if
+        it is refused later (DISOWN). A save place is reserved with the first child of a block, so
+        that the block can leave its SM while it waits for the child (NEST-12)."""
         unit, parts, job = self._unit, self._parts, self._job
         kins, parent, page = self.kins, kept.task, job.task.page
         with m.State("PARENT"):

@@ -16,8 +16,9 @@ __all__ = ["Departure"]
 
 
 class Departure(JobStates):
-    """Stops rows, and frees those whose blocks have ended: the task ends, fails, or returns to its
-    list; then its resume position is written into its QMD."""
+    """Stops rows, and frees those with no block left on an SM: the task ends, fails, or returns to
+    its list. Before a return with undistributed blocks, the resume position is written into the
+    QMD, or OUTER_GET of a queue."""
 
     def __init__(self, *shared: Any, children: Children | None) -> None:
         super().__init__(*shared)
@@ -36,8 +37,8 @@ class Departure(JobStates):
         ]
 
     def stop(self, m: Module) -> None:
-        """The task loses its slot (ASID-25). Or it has lost it and is killed: its row is stopped
-        once more, so that its saved blocks are withdrawn, too."""
+        """Stop a row: its task loses its slot (ASID-25). If the task is killed later, the row is
+        stopped once more, to withdraw its saved blocks, too."""
         unit, parts, job = self._unit, self._parts, self._job
         stop, stopped, slots = unit.port.stop, unit.port.stopped, parts.slots
         m.d.comb += [
@@ -64,10 +65,10 @@ class Departure(JobStates):
                 m.next = "IDLE"
 
     def end_or_return(self, m: Module, kept: data.View) -> None:
-        """All blocks of a row that were placed have ended: the task ends, or a stopped task with
-        blocks left returns to its list (ASID-25), by STORE, PUSH and CLOSE. Or some blocks of a
-        queue have ended; blocks of a killed queue may have ended early, so its entries do not count
-        as processed."""
+        """Handle a drained row: its task ends, or, if it was stopped with blocks left, returns to
+        its list (ASID-25) by STORE, PUSH and CLOSE. Also advance a queue with a new oldest
+        unfinished block, unless it is killed: its blocks may have ended early, so its entries do
+        not count as processed."""
         unit, parts, job = self._unit, self._parts, self._job
         with m.State("LOOK"):
             m.next = "KNOW"
@@ -104,7 +105,8 @@ class Departure(JobStates):
                 m.next = "END"
         with m.State("DIE"):  # `KillFilter` is late by a cycle
             m.next = "FAIL"
-        # There is room: no job waits for the end of another task.
+        # `ended` is free: `JobChoice` selects no END or RECALL until the previous ended task is
+        # taken.
         with m.State("END"), m.If(linked(self._children)):
             m.d.sync += [
                 unit.ended.valid.eq(1),
@@ -124,8 +126,9 @@ class Departure(JobStates):
             self._keep_blocks(m)
 
     def _keep_blocks(self, m: Module) -> None:
-        """Take back the saved blocks of a row: a task that has some returns, too, even if all its
-        other blocks have ended. Or give up the saved blocks of a failing task."""
+        """KEEP: take back the saved blocks of a row. A task with saved blocks returns to its list,
+        even if all its other blocks have ended. DISCARD: give up the saved blocks of a failing
+        task."""
         unit, job = self._unit, self._job
         keep, kept, discard = unit.port.keep, unit.port.kept, unit.port.discard
         m.d.comb += [
@@ -201,7 +204,7 @@ class Departure(JobStates):
                     self._drained(m)
 
     def _drained(self, m: Module) -> None:
-        """A queue's row is drained."""
+        """Next step of a queue after its row is drained."""
         parts, job = self._parts, self._job
         m.d.sync += job.task.resumed.eq(1)
         with m.Switch(parts.queues.outcome):

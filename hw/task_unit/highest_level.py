@@ -22,7 +22,7 @@ class HighestLevel(wiring.Component):
     -------
     waiting : in, per level of each context: its list is not empty; see `TaskLists`.
     context : in, `context_bits` bits: the running context.
-    highest : out, its highest non-empty list.
+    highest : out, a `highest_level`: highest non-empty list of that context.
     """
 
     def __init__(self, config: Config) -> None:

@@ -61,23 +61,23 @@ class JobChoice(wiring.Component):
     -------
     rests : in, the task unit is idle; a `job` starts in the cycle in which it appears.
     job : out, a `Job`, registered: the next job; NONE until the inputs reflect the previous job.
-    row : out, `row_bits` bits, registered: its row.
+    row : out, `row_bits` bits, registered: row of that job.
     settled : out, no job was done recently or starts now.
     active : in, tasks of the running context may have slots.
     leave : in, all tasks of the running context must give up their slots.
     drains : in, running tasks are not stopped in favour of others, nor while `leave` is 1.
-    highest : in, the highest non-empty list.
-    faulty : in, a row to be stopped, as its task must end early.
-    ended : in, a row whose task has ended.
-    returning : in, a row whose task returns to its list.
-    victim : in, the running row of lowest priority; valid while `sure`.
+    highest : in, a `highest_level`: the highest non-empty list.
+    faulty : in, a `row_choice`: a row to be stopped, as its task must end early.
+    ended : in, a `row_choice`: the task of this row has ended.
+    returning : in, a `row_choice`: the task of this row returns to its list.
+    victim : in, a `row_victim`: the running row of lowest priority; valid while `sure`.
     sure : in, `victim` is up to date.
-    free : in, a free row, if a slot is free as well.
+    free : in, a `row_choice`: a free row, if a slot is free, too.
     crowded : in, a row is free, but no slot.
     delivers : in, the previous ended task has not been taken yet, so no other can be handed on.
     over : in, a resting queue must end.
     visits : in, a task must be visited.
-    moved : in, a queue must be advanced.
+    moved : in, a `row_choice`: the queue in this row must be advanced.
     refills : in, strobe: the current job adds blocks to a queue whose blocks had ended.
     offered : in, a launch is offered.
     """
@@ -149,8 +149,8 @@ class JobChoice(wiring.Component):
         return m
 
     def _choose(self, m: Module, due: Signal) -> None:
-        """An eviction, and a launch ahead of it, wait until the victim is known for the highest
-        list of the previous cycle."""
+        """Select a job. An eviction, and a launch that would go ahead of it, wait until the victim
+        is known and has been compared with the highest list."""
         victim, row = self.victim, self.row
         known, places, fills = (Signal(name=name) for name in ("known", "places", "fills"))
         evicts = Signal()

@@ -19,10 +19,10 @@ class JobState:
     task : the task being processed.
     context, level : its context, and its level in lists and rows.
     row : row of the job, or of the parent of a child.
-    launches : the job is a launch; `action`, `span`: with this action, for these entries.
+    launches : the job is a launch, with `action`; `span`: the entries to append.
     visits : the job visits a task that may have to be killed.
     returns : a stopped task returns to its list.
-    advances : blocks of a queue have ended, up to `number`.
+    advances : block `number` is the oldest unfinished block of a queue now.
     holds : the task has a row, which the job frees at its end.
     head : the task goes to the head of its list.
     store : field of the QMD to be written.
@@ -30,7 +30,7 @@ class JobState:
     wakes : a resting queue is on its way to its list.
     verdict : reason of a failure.
     saved : saved blocks of the task, if `task.saved`.
-    kin : with nested launches, place of the task in the kernel tree.
+    kin : with nested launches, node of the task in the kernel tree.
     """
 
     def __init__(self, config: Config) -> None:

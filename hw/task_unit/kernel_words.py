@@ -32,12 +32,12 @@ class KernelWords(wiring.Component):
     done : out, strobe in the cycle of the last word.
     row : in, `row_bits` bits: the row; stable until `done`.
     asid : in, `asid_bits` bits: address space of the task; stable until `done`.
-    record : in, its QMD; stable until `done`.
-    needs : in, its resource needs; stable until `done`.
+    record : in, QMD of the task; stable until `done`.
+    needs : in, a `kernel_needs`: needs of its blocks; stable until `done`.
     area : in, 28 bits, with preemption: number of the first 4 KiB page of its save area; stable
         until `done`.
-    local : in, area of its local memory; stable until `done`.
-    kernel : out, the words.
+    local : in, a `local_area`: area of its local memory; stable until `done`.
+    kernel : out, strobe, a `kernel_word`: the words.
     """
 
     def __init__(self, config: Config) -> None:

@@ -35,34 +35,33 @@ def visit(config: Config) -> data.StructLayout:
 
 
 class KillSweep(wiring.Component):
-    """Visits every row, every open queue, and every task of every list, once after each disabling
-    of a channel and for each kill request. A channel disabled during a sweep, or a request, causes
-    another sweep after it; so does a task that could not be visited, or marked, as the memory of
-    its list failed.
+    """Visits every row, every open queue, and every task of every list: one sweep after a channel
+    is disabled, and one for each kill request. If either comes during a sweep, or a task could not
+    be visited or marked because the memory of its list failed, another sweep follows.
 
-    Visits are jobs of the task unit among others, so tasks move between them. None is missed: new
-    tasks, and tasks that get a slot, are checked then (`KillFilter`). All other moves lead from a
-    row to a list or to rest, or from rest to a list, in the order of the visits.
+    Visits are jobs of the task unit among others, so tasks move between them. None is missed:
+    `KillFilter` also checks each task when it is launched and when it gets a slot. All other moves
+    lead from a row to a list or to rest, or from rest to a list, in the order of the visits.
 
     From a list's last task to the next list: 3 cycles, and 2 per context without tasks.
 
-    A request stays in progress, and is accepted only at its end: after a task on its way from its
-    list to a slot has been checked, and after tasks that were just ending have launched their
-    dependent tasks. So these launches are refused.
+    A request stays in progress until a task on its way from its list to a slot has been checked,
+    and tasks that were just ending have launched their dependent tasks, so these launches are
+    refused. Only then is the request accepted.
 
     Members
     -------
     on : in, per channel: enabled.
-    request : in, a kill request; accepted when it is complete, so it is stable meanwhile.
+    request : in, stream of `kill_request`; accepted when it is complete, so it is stable meanwhile.
     requested : out, the request is in progress.
     waiting : in, per level of each context: its list is not empty.
     queues : in, per queue: open.
     rows : in, the task of some row has faulted or must be killed.
     rests : in, the task unit is between two jobs.
-    ends : in, strobe: a task begins to end (`TaskEnd.ended`).
-    finishing : in, a task is ending or about to.
+    ends : in, strobe: `TaskEnd` accepts a task.
+    finishing : in, a task is ending, or is about to end.
     calm : in, no launch is in progress.
-    visit : out, the next visit.
+    visit : out, a `visit`: the next one.
     next : in, strobe: the visit is done.
     last : in, with `next`: the list has no further task.
     missed : in, with `next`: the visit failed.

@@ -13,14 +13,15 @@ __all__ = ["KinTable"]
 
 
 class KinTable(wiring.Component):
-    """Keeps the place of each row's kernel in the kernel tree, and gets one for a new child.
+    """Keeps the kernel-tree node of each row's kernel, and gets a node for a new child.
 
-    The registration of a child takes as long as LAUNCHED or REFUSED of the tree, plus 2 cycles.
+    Latency of a registration, from `birth` to `born`: that of LAUNCHED or REFUSED in the tree, plus
+    2 cycles.
 
     Members
     -------
     row : in, `row_bits` bits: number of a row; stable during a registration.
-    kin : out, one cycle later: `kernel_kin` of its kernel.
+    kin : out, one cycle later: `kernel_kin` of that row's kernel.
     opened : in, strobe: a row is opened for a kernel with this kin.
     birth : in, stream of `block_family`: launches by a block of `row`; not together with `opened`.
     born : out, strobe: `child` is the kin of the new child; its `known` is 0 if the tree refused
@@ -74,7 +75,7 @@ class KinTable(wiring.Component):
         return m
 
     def _ask(self, m: Module, block: Signal) -> None:
-        """Ask the tree for a place."""
+        """Ask the tree for a node."""
         tree, birth, asks = self.tree, self.birth, Signal(name="asks")
         m.d.comb += [
             birth.ready.eq(~asks),

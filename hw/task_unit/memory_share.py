@@ -21,8 +21,8 @@ def share_memory(
     readers: Sequence[wiring.Component],
     writers: Sequence[wiring.Component],
 ) -> None:
-    """Connect the `read` or `write` ports of units to those of `owner`, which is being elaborated,
-    through arbiters."""
+    """Connect the `read` or `write` ports of units through arbiters to the ports of `owner`, the
+    component being elaborated."""
     m.submodules.reads = reads = SharedRead(config, len(readers))
     m.submodules.writes = writes = SharedWrite(config, len(writers))
     for name, shared, units in (("read", reads, readers), ("write", writes, writers)):
@@ -37,7 +37,7 @@ class _Shared(wiring.Component):
 
     Members
     -------
-    clients : in, `count` ports, those of the units.
+    clients : in, `count` ports, one per unit.
     port : out, a port of the same kind: the memory client.
     """
 

@@ -22,12 +22,12 @@ class OldestBlocks(wiring.Component):
     """Follows the oldest unfinished block of each row with a queue; blocks end in any order. Only
     the first `Config.queue_window` blocks from the oldest one on may be placed.
 
-    A block has a position, modulo two windows: one after the position of the previous block of the
-    row, across its queues. Whether it has ended is a bit in RAM, at its position modulo the window:
-    1 in the first window, 0 in the second. So bits need not be cleared, neither for the next window
-    nor for the next queue, which begins after as many positions as blocks have ended. With
-    preemption, saved blocks of a killed queue are dropped, and never end. So after a kill the bits
-    of the row are cleared, one per cycle in which no bit is set or about to be.
+    The blocks of a row have consecutive positions, modulo two windows; a new queue of the row
+    continues behind the last one. A bit in RAM, at the position modulo the window, tells whether
+    the block has ended: 1 means so in the first window, 0 in the second. So bits are not cleared
+    for the next window or the next queue. With preemption, saved blocks of a killed queue are
+    dropped, and never end. So after a kill the bits of the row are cleared, one per cycle in which
+    no bit is set or about to be.
 
     Rows are looked at in turn, from their oldest block on, one block per cycle. A look takes 5
     cycles, plus one for each block passed, plus the time until `moved` is taken; a row with no new
@@ -35,14 +35,15 @@ class OldestBlocks(wiring.Component):
 
     Members
     -------
-    begin : in, strobe: the row continues a queue with this block, as all earlier ones have ended.
+    begin : in, strobe: the row begins or continues a queue at this block; all earlier blocks of the
+        queue have ended.
     close : in, strobe: the row has no queue any more; `drops`: some of its blocks may not have
         ended.
     ended : in, strobe: a block has ended; those of rows without queues are ignored.
-    moved : out, a row and its oldest unfinished block, a later one than before; until it is taken,
-        or the row begins or closes.
+    moved : out, the oldest unfinished block of a row has advanced to this one. Holds until `take`,
+        or until `begin` or `close` of the row.
     take : in, strobe: `moved` is taken.
-    clears : out, per row: being cleared, must not begin.
+    clears : out, per row: its bits are being cleared; no queue may begin there.
     """
 
     def __init__(self, config: Config) -> None:
@@ -194,7 +195,7 @@ class OldestBlocks(wiring.Component):
         m.next = "SEEK"
 
     def _read(self, m: Module, loads: Signal, passes: Signal) -> Signal:
-        """Whether the block at the position has ended. The next position is read ahead."""
+        """Returns whether the block at the position has ended. The next position is read ahead."""
         ended, ask = Signal(name="has_ended"), Signal.like(self._at, name="asked")
         oldest, bit = self._oldest.read_port(domain="comb"), self._bits.read_port()
         m.d.comb += [

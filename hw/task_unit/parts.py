@@ -33,8 +33,8 @@ class TaskParts:
 
 
 class JobStates:
-    """States of the task unit's machine that belong together, and connections of the parts that
-    they use.
+    """Base class of a group of states of the task unit's state machine; it also connects the parts
+    that these states use.
 
     Parameters
     ----------

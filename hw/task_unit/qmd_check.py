@@ -61,7 +61,7 @@ class QmdCheck(wiring.Component):
     done : out, the outputs below are valid, until `start`.
     wrong : out, a `SkedCheck`: the failed check with the lowest public number, if any.
     foreign : out, wrong version, use of a feature that is not modelled, no block, at least 2^32
-        blocks, or no SM for them; `wrong` is then undefined. No public check covers an empty grid
+        blocks, or all SMs disabled; `wrong` is then undefined. No public check covers an empty grid
         or mask; SKEDCHECK 16 is for a block without threads.
     needs : out, a `kernel_needs`: resource needs of a block.
     grid : out, size of the grid; of a queue, a single unbounded line.
@@ -197,8 +197,8 @@ class QmdCheck(wiring.Component):
         }
 
     def _local_wrong(self) -> Value:
-        """Whether local memory does not fit the area, or the area is misaligned or not for all
-        SMs."""
+        """Whether local memory does not fit the area, or the area is misaligned or does not cover
+        all SMs."""
         units, area, config = local_units(self.record), self.local, self._config
         threads = WARP_THREADS << config.warp_bits
         wrong = (

@@ -24,7 +24,7 @@ class QmdField:
 
     @property
     def bits(self) -> slice:
-        """Its bits in the word."""
+        """Bits of the field in the word."""
         last = QMD[self.last]
         return slice(QMD[self.first].offset % _BITS, (last.offset + last.width - 1) % _BITS + 1)
 

@@ -22,7 +22,7 @@ __all__ = ["QmdReader"]
 
 
 class QmdReader(wiring.Component):
-    """Reads a QMD and extracts the task's requirements, one at a time.
+    """Reads and checks one QMD at a time, and extracts the needs of the task.
 
     A QMD of 256 bytes takes one cycle, the memory latency, one cycle per beat, and 3 more; or 13
     from the beat with dword 23 on, if that is later.

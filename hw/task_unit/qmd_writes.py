@@ -28,11 +28,11 @@ class Stored(enum.Enum, shape=3):
     COUNTER = 1
     """The dependence counter, decremented."""
     RESTORE = 2
-    """The dependence counter, unchanged."""
+    """The dependence counter as it was read, to undo COUNTER."""
     GET = 3
     """The number of processed queue entries."""
     PARENT = 4
-    """The kernel that has launched it; with nested launches."""
+    """Page of the parent's QMD; with nested launches."""
 
 
 def qmd_write(config: Config) -> data.StructLayout:

@@ -43,7 +43,8 @@ class QueueJobs(JobStates):
         self._wire_oldest(m)
 
     def _wire_oldest(self, m: Module) -> None:
-        """Rows with queues: opened, drained but with more blocks, and closed."""
+        """Tell `OldestBlocks` when a row with a queue opens, gets more blocks after it was drained,
+        or closes."""
         unit, parts, job = self._unit, self._parts, self._job
         oldest, slots, queues, add = parts.oldest, parts.slots, parts.queues, unit.port.add
         opens = slots.opened.valid & job.task.is_queue

@@ -29,13 +29,13 @@ class QueueOp(enum.Enum, shape=3):
     APPEND = 1
     """Append entries; with a count of 0, close the queue."""
     UNDO = 2
-    """Undo the last APPEND, whose task could not go to its list."""
+    """Undo the last APPEND, as its task could not go to its list."""
     TAKE = 3
-    """Move its blocks to a row."""
+    """Move blocks of the queue to `row`."""
     DRAIN = 4
     """The blocks of the row have ended."""
     RECALL = 5
-    """Read only."""
+    """Read the entry of a queue."""
     ADVANCE = 6
     """The row's oldest unfinished block is a later one."""
 
@@ -44,7 +44,7 @@ class QueueNext(enum.Enum, shape=2):
     """Next step for a queue's task."""
 
     REST = 0
-    """None: it waits for entries outside of lists and rows, or stays where it is."""
+    """No step: it waits for entries outside of lists and rows, or stays where it is."""
     LIST = 1
     """It goes to a list or a row."""
     ADD = 2
@@ -81,8 +81,8 @@ class QueueTable(wiring.Component):
     remaining ones when the queue is closed. A row gets the first `queue_window` blocks from the
     oldest unfinished one on; further ones when that block advances, or when these have ended.
 
-    One request at a time, with a latency of 9 cycles; ENTER and APPEND take up to one more per
-    queue plus five. One free entry is reserved for each other context without a queue.
+    One request at a time, with a latency of 9 cycles. ENTER and APPEND take up to five more, plus
+    one per queue. One free entry is reserved for each other context without a queue.
 
     Members
     -------
@@ -91,22 +91,22 @@ class QueueTable(wiring.Component):
     task : in, for ENTER and APPEND: the task.
     context : in, `context_bits` bits: its context.
     level : in, `level_bits` bits: its level.
-    span : in, for APPEND: the entries.
+    span : in, a `queue_span`, for APPEND: the entries.
     record : in, for ENTER: the QMD.
     runs : in, per row: blocks can be added.
-    leave : in, strobe: remove a queue.
+    leave : in, strobe: remove `queue`.
     verdict : out, a `task_verdict`: reason of a refusal, which has no effect.
     queue : out, `queue_bits` bits: number of the queue.
-    outcome : out, a `QueueNext`: next step for its task.
-    owner : out, its task.
-    home : out, `context_bits` bits: its context.
-    rank : out, `level_bits` bits: its level.
-    row : out, `row_bits` bits: its row, for QueueNext.ADD.
+    outcome : out, a `QueueNext`: next step for the task of the queue.
+    owner : out, a `task_pointer`: task of the queue.
+    home : out, `context_bits` bits: context of that task.
+    rank : out, `level_bits` bits: level of that task.
+    row : out, `row_bits` bits: row of that task, for QueueNext.ADD.
     first : out, 32 bits: number of the first block for the row.
     blocks : out, 32 bits: number of blocks for the row.
-    freed : out, 31 bits: number of processed entries, whose space can be reused: those before the
-        oldest unfinished block.
-    over : out, a resting queue that must end; two cycles late.
+    freed : out, 31 bits: number of processed entries: those before the oldest unfinished block.
+        Their space can be reused.
+    over : out, a resting queue that is closed and must end; two cycles late.
     rests : out, the queue is outside of lists and rows.
     open : out, per queue: open.
     """
@@ -158,22 +158,22 @@ class QueueTable(wiring.Component):
         self._ends = Signal(config.queues, name="ending_queues")
         self._total = Signal(BLOCK_COUNT_BITS, name="total")
         self._begun = Signal(_COUNT_BITS, name="begun")
-        """`_total`: number of blocks, at intermediate steps of whole blocks. `_begun`: entries
-        before the oldest unfinished block."""
+        """`_total`: number of blocks; an intermediate result until COUNT. `_begun`: entries before
+        the oldest unfinished block."""
         self._none, self._odd, self._runs = (
             Signal(name=name) for name in ("none", "odd", "row_runs")
         )
         """`_none`: no block is left to be placed. `_odd`: a partial block remains at the end.
         `_runs`: blocks can be added to the row."""
         self._end = Signal(BLOCK_COUNT_BITS, name="window_end")
-        """The first block that is too far from the oldest unfinished one."""
+        """Number of the first block beyond the window."""
         self._clips, self._full, self._all = (
             Signal(name=name) for name in ("clips", "full", "all_done")
         )
         """`_clips`: there are blocks from `_end` on. `_full`: the row has all blocks before it.
         `_all`: all blocks have ended."""
         self._others = Signal(config.contexts, name="others")
-        """Contexts whose queues the search has found."""
+        """Other contexts with a queue, as far as the search has come."""
         self._room = Signal(range(config.queues + config.contexts), name="entries_left")
         """Free entries found, plus number of other contexts that have an entry."""
         self._part = Signal(_COUNT_BITS, name="part")
@@ -293,8 +293,8 @@ class QueueTable(wiring.Component):
                 self._answer(m)
 
     def _count(self, m: Module, read: data.View, held: Signal) -> None:
-        """Count the entry just read if it is free, or if it means that its context needs no
-        reserved one."""
+        """Count the entry just read if it is free, or if it is the first one found of another
+        context, which then needs no reserved entry."""
         others = self._others.bit_select(read.context, 1)
         new = (read.context != self.context) & ~others
         m.d.sync += self._room.eq(self._room + (~held | new))
@@ -436,7 +436,8 @@ class QueueTable(wiring.Component):
         m.d.sync += self.outcome.eq(QueueNext.ADD)
 
     def _settle(self, m: Module) -> None:
-        """The task is in no row and no list: with blocks left it goes to one."""
+        """A task outside of rows and lists goes to a list if blocks are left; otherwise it rests or
+        ends."""
         m.d.sync += self._kept.place.eq(Mux(self._none, QueuePlace.REST, QueuePlace.LIST))
         with m.If(~self._none):
             m.d.sync += self.outcome.eq(QueueNext.LIST)

@@ -11,13 +11,13 @@ __all__ = ["SlotLimits"]
 
 
 class SlotLimits(wiring.Component):
-    """Stores the limit of each context; outputs that of the running one, one cycle later.
+    """Stores the slot limit of each context, and outputs that of the running context.
 
     Members
     -------
     limit : in, strobe, a `slot_limit`: new limit of a context.
     context : in, `context_bits` bits: the running context.
-    most : out, 0 … `slots`, one cycle later: its limit.
+    most : out, 0 … `slots`, one cycle later: limit of that context.
     """
 
     def __init__(self, config: Config) -> None:

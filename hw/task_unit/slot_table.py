@@ -38,9 +38,9 @@ _EVENTS = "opened", "stopped", "closed"
 
 
 class SlotTable(wiring.Component):
-    """Tracks the row states and selects rows two cycles later; a selection reflects a change from
-    the third cycle on. The victim takes one cycle per round of its tree. The row of an event is
-    given one cycle ahead of its strobe.
+    """Tracks the row states and selects rows. A selection lags a change of state by two cycles, so
+    it reflects an event from the third cycle on; the victim takes one cycle per round of its tree.
+    The row of an event is given one cycle ahead of its strobe.
 
     Members
     -------
@@ -57,14 +57,14 @@ class SlotTable(wiring.Component):
     rests : in, no job is in progress; only then are cleared rows given out, so that `free` does not
         change during a job.
     limit : in, 0 … `slots`: number of slots that may be held.
-    free : out, a free row, if a slot is free as well.
+    free : out, a `row_choice`: a free row, if a slot is free, too.
     crowded : out, a row is free, but no slot.
-    victim : out, the running row of lowest priority; valid while `sure`.
+    victim : out, a `row_victim`: the running row of lowest priority; valid while `sure`.
     sure : out, `victim` is up to date.
-    faulty : out, a row to be stopped because its task must end early: it runs, or was stopped and
-        may still have saved blocks to be placed.
-    ended : out, a row whose task has ended.
-    returning : out, a row whose task returns to its list.
+    faulty : out, a `row_choice`: a row to be stopped because its task must end early. It runs, or
+        was stopped and may still have saved blocks to be placed.
+    ended : out, a `row_choice`: the task of this row has ended.
+    returning : out, a `row_choice`: the task of this row returns to its list.
     kill : out, per row: had a fault, or must be killed.
     late : out, per row: its kill is due to a time-out.
     runs : out, per row: it runs, and `kill` is 0.
@@ -113,7 +113,7 @@ class SlotTable(wiring.Component):
         self._states = Signal(data.ArrayLayout(RowState, config.rows), name="states")
         """State of each row."""
         self._dropped = Signal(config.rows, name="dropped")
-        """Per row: since it was stopped, it has no saved block to be placed."""
+        """Per row: its saved blocks were withdrawn when it was stopped."""
         self._running = Signal(range(config.slots + 1), name="running")
         """Slots held."""
 

@@ -38,8 +38,8 @@ class TaskEnd(wiring.Component):
     semaphore : out, the semaphore unit, for releases.
     act : out, stream of `task_action`: action on a dependent task of the same context.
     completed : out, stream of `task_completed`.
-    read : out, the memory, for QMDs.
-    write : out, the memory, for the resume position.
+    read : out, memory client, for QMDs.
+    write : out, memory client, for the resume position.
     idle : out, no task is being ended.
     """
 

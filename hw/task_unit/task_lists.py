@@ -83,9 +83,9 @@ class TaskLists(wiring.Component):
     of another, and capacity is limited by memory alone. The last places of each list, one per row,
     are reserved for returning tasks (`resumed`), so these always find room.
 
-    One operation at a time, which takes the memory latency plus 8 cycles, and again the latency
-    plus 3 for a task with a second word; a push to a full list fails after 6. Pop goes ahead of
-    push, and push ahead of visits. `area` may change only while all lists are empty.
+    One operation at a time. It takes the memory latency plus 8 cycles, and the latency plus 3 again
+    for a task with a second word; a push to a full list fails after 6. Pop goes ahead of push, and
+    push ahead of visits. `area` may change only while all lists are empty.
 
     A visit reads the tasks of one list in order. Between its steps, tasks may be pushed and popped:
     it passes over those pushed at the head, includes those pushed at the tail before its last step,
@@ -139,8 +139,8 @@ class TaskLists(wiring.Component):
         self._whose = Signal(config.contexts)
         """The list: its level and its context, each one-hot."""
         self._some, self._one = Signal(name="some"), Signal(name="one")
-        """Before a pop, after any other operation: the list has live tasks (`_some`), exactly one
-        (`_one`)."""
+        """The list has live tasks (`_some`), exactly one (`_one`): before a pop, but after any
+        other operation."""
         self._visited = Signal.like(self._number)
         self._at = Signal(MOST_LOG_SIZE)
         self._left = Signal(_COUNT)

@@ -61,13 +61,13 @@ class TaskUnit(wiring.Component):
       get a slot. A launch by a disabled channel is refused.
 
     With nested launches, a CHILD is launched like any other task, with address space, context,
-    channel and epoch of its parent, its level plus 1 and its depth plus 1 (NEST-10). It is refused
-    if its parent is as deep as `nesting` (DEPTH), is about to be killed (KILLED), or is a queue
-    (MODEL), if there is no save place for the block, or if the kernel tree is full or its limit is
-    reached (both ROOM), in this order; then for the same reasons as any other launch, and as a
+    channel and epoch of its parent, its level plus 1 and its depth plus 1 (NEST-10). The checks, in
+    this order, refuse it if the parent is as deep as `nesting` (DEPTH), is about to be killed
+    (KILLED), or is a queue (MODEL); if there is no save place for the block, or the kernel tree is
+    full or its limit is reached (ROOM); for the reasons of any other launch; and if the child is a
     queue (MODEL). Once it is accepted, the page of its parent's QMD is written into its own
     (MODEL_PARENT), before its end or failure is reported. The answer does not wait for that write,
-    whose failure is not reported.
+    and a failure of the write is not reported.
 
     A QMD is read and checked again when its task gets a slot, since memory may have changed; the
     task keeps the priority of its list.
@@ -87,7 +87,7 @@ class TaskUnit(wiring.Component):
     save_area : in, `SAVE_PAGE_BITS` bits: number of the first 4 KiB page of its save area; 0: none,
         no block is stopped.
     channel : out, 6 bits, from a register: channel of the task that is being processed.
-    local : in, a `local_area`, one cycle later: its local memory.
+    local : in, a `local_area`, one cycle later: local memory of that channel.
     overdue : in, 1 bit: tasks with blocks on SMs must end early (TIMEOUT).
     limit : in, strobe, a `slot_limit`: slots that a context's tasks may hold. Tasks beyond a new
         limit keep their slots until a task of higher priority waits: then tasks of lower priority
@@ -105,7 +105,7 @@ class TaskUnit(wiring.Component):
     port : out, a `GlobalPort`: the global logic controller.
     kernel : out, strobe, a `kernel_word`, for the SMs.
     fault : in, 1 bit per row, strobes: a warp faulted.
-    kill : out, 1 bit per row: its warps must end.
+    kill : out, 1 bit per row: warps of the row must end.
     read : out, a `ReadPort`: memory client.
     write : out, a `WritePort`: memory client.
     waiting : out, 1 bit per context: one of its lists is not empty.

@@ -13,8 +13,8 @@ WORD_BYTES = 8
 
 
 def word_request(config: Config) -> data.StructLayout:
-    """An access to the word at `va`, rounded down to 8 bytes, which is a physical address if
-    `physical`; a write stores the bytes enabled by `strobe`."""
+    """An access to the 8-byte word at `va`, rounded down. With `physical`, `va` is a physical
+    address. A write stores the bytes enabled by `strobe`."""
     return data.StructLayout({
         "asid": config.asid_bits,
         "va": VA_BITS,
@@ -26,8 +26,8 @@ def word_request(config: Config) -> data.StructLayout:
 
 
 class WordAccess(wiring.Component):
-    """Reads and writes 8-byte words, one at a time: an access is offered to memory in the next
-    cycle, write data after the request is accepted, answered one cycle after the response.
+    """Reads and writes 8-byte words, one at a time. A request is offered to memory in the next
+    cycle; write data follow when it is accepted; the answer comes one cycle after the response.
 
     Members
     -------

@@ -12,9 +12,9 @@ STEPS = 4
 """Latency from operands to result."""
 
 lane_step = data.StructLayout({"control": Control, "shift": 5, "high": 1, "sign": 1})
-"""Operation in one pipeline step of the lanes. `shift`: of an address. `high`: second half of an
-address, adding the carry of the first half, one step ahead. `sign`: of the offset of a memory
-address."""
+"""Operation in one pipeline step of the lanes. `shift`: shift amount of an address. `high`: high
+word of an address; it adds the carry of the low word, which is one step ahead. `sign`: sign of the
+offset of a memory address."""
 
 
 class AluLane(wiring.Component):
@@ -31,7 +31,7 @@ class AluLane(wiring.Component):
     b : in, 32 bits: its second operand.
     c : in, 32 bits: its third operand.
     upper : in, 32 bits: high word of a memory address, for the first step.
-    result : out, 32 bits, 4 cycles later, as those below: the result.
+    result : out, 32 bits, 4 cycles later, as the outputs below: the result.
     nonzero : out, `a` was not 0.
     third : out, 32 bits: `c`.
     address : out, 32 bits: high word of the sum with `upper`.

@@ -97,7 +97,7 @@ class Coalescer(wiring.Component):
     Members
     -------
     i : in, stream of `checked_row`.
-    o : out, accesses in order.
+    o : out, stream of `access`, in order.
     taken : out, strobe: the last row of an instruction was accepted.
     """
 

@@ -27,13 +27,12 @@ def cache_lookup(config: Config) -> data.StructLayout:
 class ReadOnlyCache(wiring.Component):
     """Caches instructions or kernel arguments. Direct-mapped, with 64-byte lines, tagged by kernel
     row and address; one outstanding fill. The row is part of the index, too, so that kernels of one
-    program do not evict each other: words less than a quarter of the cache apart have different
-    lines in any four rows of consecutive numbers, from a multiple of 4 on.
+    program do not evict each other: in four consecutive rows from a multiple of 4 on, words less
+    than a quarter of the cache apart have different lines.
 
     The answer comes in the cycle after the look-up. A warp that misses repeats its look-up when
-    `open`. A filled line is kept until the warp that requested it releases it, at its next look-up
-    if it still wants the word; so every fill makes progress. A failed fill is reported to that warp
-    only.
+    `open`. A filled line is kept until the requesting warp has looked up again and given `release`;
+    so every fill makes progress. A failed fill is reported to that warp only.
 
     Parameters
     ----------

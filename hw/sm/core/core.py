@@ -187,8 +187,9 @@ class Core(wiring.Component):
         connect(m, shared.result, registers.loads[1])
         rests, self._late = Signal(name="rests"), Signal(name="late")
         waited = Signal(3)
-        """One row pauses for a waiting memory result, or for a context that has been waiting to be
-        written for long; never two in consecutive cycles."""
+        """`waited`: cycles for which a context has waited to be written, up to 7. `rests`: one row
+        pauses, for a waiting memory result or for such a context; never in two consecutive
+        cycles."""
         m.d.sync += [
             waited.eq(Mux(self._late, waited + (waited != 7), 0)),
             rests.eq((registers.waiting | (waited == 7)) & ~rests),
@@ -312,7 +313,8 @@ class Core(wiring.Component):
         ]
 
     def _transfer_warps(self, m: Module, transfer: StateTransfer) -> None:
-        """Warps that are saved and restored; a warp that ended before continues for its end."""
+        """Warps that are saved and restored. A warp that had ended before its block was saved
+        starts only to end again."""
         warps, start, waits = self._warps, self._start, self._waits
         put, retire, lost = transfer.put, self._retire, transfer.lost
         context_, place_ = self._context_ram.read_port(), self._place_ram.read_port()
@@ -352,7 +354,7 @@ class Core(wiring.Component):
                 self._written.context.eq(put.p.context),
                 self._next.warp.eq(put.p.warp),
                 self._next.slot.eq(put.p.place.slot),
-                # Memory may contain anything if the state could not be saved.
+                # `wait` is from memory, and may have any value if the state could not be saved.
                 self._next.ready.eq(~(self._next.barrier | self._next.waits)),
                 self._next.barrier.eq(put.p.wait == WarpWait.BARRIER),
                 self._next.waits.eq(put.p.wait == WarpWait.TIME),

@@ -42,9 +42,9 @@ class InstructionCheck(wiring.Component):
 
     Members
     -------
-    word : in, the instruction.
-    traits : in, properties of its kernel.
-    buffer : in, the constant buffer whose number is in field a.
+    word : in, the instruction, see `isa.LAYOUT`.
+    traits : in, a `kernel_traits`: properties of its kernel.
+    buffer : in, a `constant_buffer`: the buffer with the number in field a.
     depth : in, 0 … `MASKS`: number of lane masks on the warp's stack.
     wrong : out, illegal instruction.
     stack : out, overflow or underflow of the mask stack.
@@ -89,7 +89,7 @@ class InstructionCheck(wiring.Component):
             "constant": uses("has_constant", Operand.CONSTANT) & self._outside(),
             "local": uses("has_local", Operand.LOCAL) & ~self.traits.local,
             "barrier": (op == Opcode.BAR) & ~self.traits.barrier,
-            # Its blocks are not stopped, so a wait for the child might not end.
+            # Blocks with local memory are not stopped, so a wait for the child might not end.
             "stays": (op == Opcode.LAUNCH) & self.traits.local,
         }
         found = Signal(len(faults))

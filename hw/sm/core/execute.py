@@ -29,8 +29,8 @@ from signalbox.hw.sm.isa import Opcode
 __all__ = ["Execute"]
 
 _LANES, _END = 3, 3 + STEPS
-"""Stages: 0 requests registers, 1 has their locations, 2 has their values; then the lanes;
-`_END`."""
+"""Pipeline stages. Stage 0 requests registers, 1 has their locations, 2 has their values. `_LANES`
+is the first stage of the lanes, `_END` the one after them."""
 
 
 class Execute(wiring.Component):
@@ -204,7 +204,7 @@ class Execute(wiring.Component):
         row, result = self.row.row, self.result
         loads, fresh = step.memory & ~step.store, self._fresh[-1]
         m.d.comb += [
-            # The words of a load come later, those of its inactive lanes never.
+            # The words of a load come later, but none for inactive lanes: write 0 there now.
             self.write.eq(step.valid & (step.writes | (loads & fresh & ~mask.all()))),
             self.cover.eq(fresh),
             self.mark.eq(step.valid & fresh & (step.writes | loads) & (step.line == self._line)),

@@ -37,9 +37,9 @@ PROGRAM_LINES, CONSTANT_LINES = 32, 8
 
 _BASE = ("valid", "dead", "dying", "saves", "odd", "at")
 _WORD = ("missed", "status", "word")
-"""Pipeline payload of a warp. `dead`: it must not execute, because its memory access failed
-(`dying`) or its block is stopped (`saves`). `odd`: its pc is misaligned. The rest: its instruction,
-or the reason for its absence."""
+"""Pipeline payload of a warp. `dead`: it must not execute, as its memory access failed (`dying`),
+its block is stopped (`saves`), its row is killed, or it had ended before its block was saved.
+`odd`: its pc is misaligned. The rest: its instruction, or the reason for its absence."""
 
 _UNITS = {Operand.GLOBAL: "memory", Operand.LOCAL: "memory", Operand.SHARED: "shared"}
 
@@ -98,7 +98,8 @@ class Fetch(wiring.Component):
     child_failed : in, with nested launches; per block slot: a child that is complete has failed,
         see `SmPort`.
     outcome : out, outcome of a picked warp.
-    last : out, `last_words`: reason for its end, if it ends.
+    last : out, a `last_words`, with `outcome`: reason for the end of the warp, if it ends or is
+        saved.
     o : out, stream of `instruction`.
     drop : in, invalidate the lines of a row.
     program : out, port of the program cache: `request`, a stream of `core_request`, and `beat`, a
@@ -306,7 +307,7 @@ class Fetch(wiring.Component):
         goes = Signal()
         m.d.comb += [
             cache.wanted.eq(final.constant),
-            # A warp that waited for an argument may return with another instruction, or with none.
+            # A warp that waited for a constant may return with another instruction, or with none.
             cache.release.eq(ended | ~final.missed),
             missed.eq(final.constant & ~cache.hit),
             lacks.eq(Cat(bit & ~self.room[name] for name, bit in wanted.items()).any()),

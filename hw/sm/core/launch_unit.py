@@ -23,13 +23,15 @@ class LaunchUnit(wiring.Component):
 
     Members
     -------
-    room : out, no instruction is here.
+    room : out, no instruction is in the unit.
     reserve : in, strobe: an instruction will come.
-    row : in, its rows.
+    row : in, strobe, an `access_row`: rows of the instruction.
     launch : out, see `SmPort`; 2 cycles after the last row.
     launched : in, see `SmPort`.
-    result : out, the result, one row per cycle from the cycle after the answer on.
-    end : out, the completed instruction; MEMORY_ALIGNMENT or MEMORY_FAULT for a wrong address.
+    result : out, stream of `result_row`: the result, one row per cycle from the cycle after the
+        answer on.
+    end : out, stream of `completion`: the completed instruction; MEMORY_ALIGNMENT or MEMORY_FAULT
+        for a wrong address.
     """
 
     def __init__(self, config: Config) -> None:

@@ -73,8 +73,8 @@ class LoadStoreUnit(wiring.Component):
         m.submodules.rows = rows = MemoryRows(self._config, shared=False)
         m.submodules.gather = gather = Coalescer(self._config, self._config.beat_dwords)
         connect(m, rows.o, gather.i)
-        # Their `ready` is independent of `valid`, since completion and writeback may depend on each
-        # other.
+        # Registers: `ready` must not depend on `valid`, since completion and writeback may depend
+        # on each other.
         self._ends = []
         for n, name in enumerate(("loaded", "stored")):
             m.submodules[name] = register = StreamRegister(completion(self._config))

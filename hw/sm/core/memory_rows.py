@@ -21,16 +21,16 @@ class MemoryRows(wiring.Component):
     Parameters
     ----------
     shared : shared memory, addressed by offsets into the block's `limit` units of 1024 bytes;
-        otherwise global memory with 49-bit addresses, and local memory, which becomes global: word
-        by word; for each word, warp by warp; for each warp, all its threads.
+        otherwise global memory with 49-bit addresses, and local memory. Offsets in local memory
+        become global addresses, ordered by word, then by warp, then by thread.
 
     Members
     -------
     room : out, there is room for one more instruction.
     reserve : in, strobe: the room is used.
-    i : in, rows of instructions with reserved room.
+    i : in, strobe, an `access_row`: a row of an instruction with reserved room.
     limit : in, 8 bits: limit of the block of the arriving row.
-    local : in, local memory of the kernel of the arriving row, one cycle later.
+    local : in, a `local_part`, one cycle later: local memory of the kernel of the arriving row.
     o : out, stream of `checked_row`.
     taken : in, strobe: the last row of an instruction was used.
     """
@@ -95,7 +95,7 @@ class MemoryRows(wiring.Component):
         ]
         for before, after in zip(lanes, checked.row.lanes, strict=True):
             m.d.comb += after.active.eq(before.active & ~bad.any())
-            if self._shared:  # the high words of offsets are those of any register
+            if self._shared:  # the high word of an offset is arbitrary
                 m.d.comb += after.va.eq(before.va[:32])
         if not self._shared:
             self._place(m, row, checked)

@@ -24,10 +24,10 @@ class ReadArbiter(wiring.Component):
 
     Members
     -------
-    ask : in, requests per client.
-    beats : out, beats per client.
-    request : out, requests of the port.
-    beat : in, beats of the port.
+    ask : in, per client: stream of `core_request`.
+    beats : out, per client: strobe, a `read_beat`.
+    request : out, stream of `core_request`, to memory.
+    beat : in, stream of `read_beat`, from memory.
     """
 
     def __init__(self, config: Config, clients: int) -> None:

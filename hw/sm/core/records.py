@@ -68,7 +68,7 @@ def dest_bits(config: Config) -> int:
 
 
 def place(config: Config) -> data.StructLayout:
-    """Owner of a warp: kernel row, block slot, and its number in the block."""
+    """Place of a warp: kernel row, block slot, and number in the block."""
     return data.StructLayout({
         "row": config.row_bits,
         "slot": config.block_bits,
@@ -139,11 +139,20 @@ class Right(enum.Enum, shape=3):
 class Control(data.Struct):
     """Lane control of an instruction (`hw.sm.core.alu`).
 
-    right_shift : shift right, otherwise left. address : shift B by `c` bits, otherwise A by B bits.
-    arithmetic : shift in the sign. carry : carry into the adder. compare : the result is the
-    outcome of a comparison. pick : the result is the left operand if the comparison holds,
-    otherwise the right one. equal : comparison for equal. less : comparison for less; may be
-    combined with `equal`. invert : invert the comparison. signed : signed comparison.
+    Members
+    -------
+    left : left operand of the adder.
+    right : right operand of the adder.
+    right_shift : shift right, otherwise left.
+    address : shift B by `c` bits, otherwise A by B bits.
+    arithmetic : shift in the sign.
+    carry : carry into the adder.
+    compare : the result is the outcome of a comparison.
+    pick : the result is the left operand if the comparison holds, otherwise the right one.
+    equal : compare for equal.
+    less : compare for less; may be combined with `equal`.
+    invert : invert the comparison.
+    signed : signed comparison.
     """
 
     left: Left

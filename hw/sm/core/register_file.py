@@ -49,17 +49,17 @@ class RegisterFile(wiring.Component):
     -------
     take : in, stream of allocations of units to a warp, see `UnitAllocator`.
     busy : out, an allocation is in progress.
-    owner : out, its warp.
+    owner : out, warp of that allocation.
     give : in, stream of warps, each of which gives back all its units.
     look : in, a `register_look`: registers of a row.
-    dest : out, `dest_bits` bits, 1 cycle later: location of the fourth.
-    fresh : out, 2 cycles later: the fourth has not been marked.
-    words : out, 32 bits per lane, 2 cycles later: values of the first three.
+    dest : out, `dest_bits` bits, 1 cycle later: location of the fourth register.
+    fresh : out, 2 cycles later: the fourth register has not been marked.
+    words : out, 32 bits per lane, 2 cycles later: values of the first three registers.
     write : in, write `result`.
     cover : in, write 0 to the lanes outside of its mask.
     mark : in, mark the register of `result` as written.
-    result : in, pipeline result.
-    loads : in, results of instructions that complete later, one stream per unit.
+    result : in, a `result_row`: pipeline result.
+    loads : in, one stream of `result_row` per unit: results of instructions that complete later.
     waiting : out, a memory result is waiting.
     """
 

@@ -13,9 +13,9 @@ __all__ = ["Retire", "warp_next"]
 
 
 def warp_next(config: Config) -> data.StructLayout:
-    """State of a warp after an instruction, one bit each: ready, at the barrier, waiting for `word`
-    cycles, with nested launches: waiting for the children of its block (`joins`), then the
-    instruction is executed again; or none: its instruction has not completed yet."""
+    """State of a warp after an instruction, at most one bit: it is `ready`; is at the `barrier`;
+    `waits` for `word` cycles; with nested launches, `joins`: it waits for the children of its
+    block, then executes the instruction again. No bit: the instruction has not completed yet."""
     nested = {"joins": 1} if config.nested else {}
     return data.StructLayout({
         **nested,
@@ -29,15 +29,17 @@ def warp_next(config: Config) -> data.StructLayout:
 
 
 class Retire(wiring.Component):
-    """Finds the next context and state of a warp whose instruction retires. Branches are per warp;
-    each warp has a stack of lane masks.
+    """Finds the next context and state of a warp when its instruction retires. Branches are per
+    warp; each warp has a stack of lane masks.
 
     Members
     -------
-    ahead : in, warp of the next cycle's instruction.
-    retired : in, the instruction.
-    write : out, combinational: new context of the warp; not for an instruction of `StateTransfer`.
-    next : out, combinational: next state of the warp; not for an instruction of `StateTransfer`.
+    ahead : in, a `warp_place`: warp of the next cycle's instruction.
+    retired : in, a `retired`: the instruction.
+    write : out, a `context_write`, combinational: new context of the warp; not for an instruction
+        of `StateTransfer`.
+    next : out, a `warp_next`, combinational: next state of the warp; not for an instruction of
+        `StateTransfer`.
     top : out, 32 bits: top of the warp's mask stack.
     """
 

@@ -26,15 +26,15 @@ class SharedMemory(wiring.Component):
 
     Members
     -------
-    begin : in, strobe, only while `free`: a block begins.
+    begin : in, strobe, a `block_begin`, only while `free`: a block begins.
     free : out, a block may begin.
     finish : in, strobe per slot: its block is over.
     clear : out, per slot: its units are being returned, so a new block must wait.
     room : out, there is room for one more instruction.
     reserve : in, strobe: the room is used.
     row : in, strobe: a row of an instruction with reserved room, an `access_row`.
-    result : out, loaded words.
-    ends : out, completed instructions.
+    result : out, stream of `result_row`: loaded words.
+    ends : out, stream of `completion`: completed instructions.
     """
 
     def __init__(self, config: Config) -> None:
@@ -158,8 +158,8 @@ class SharedMemory(wiring.Component):
         at: Value,
         moves: Value,
     ) -> None:
-        """Write in the last step. `at` : line of the step before, whose flag does not show a store
-        in this cycle."""
+        """Write in the last step. `at`: line of the step before; its flag does not show a store in
+        this cycle yet."""
         line, ahead = Signal(len(at), name="stored_line"), Signal(name="stored_ahead")
         known = flags.written[0] | ahead
         writes = one.valid & one.what.store & one.what.strobe.any() & moves

@@ -66,8 +66,9 @@ def restored_warp(config: Config) -> data.StructLayout:
 
 
 class Job(enum.Enum, shape=2):
-    """Transfers, most urgent first: shared memory and fates of a stopped block, a stopped
-    warp; the same of a block that continues, a warp that continues."""
+    """Transfers, most urgent first. CLOSE: shared memory and fates of a stopped block. SAVE: a
+    stopped warp. OPEN: fates and shared memory of a block that continues. RESTORE: a warp that
+    continues."""
 
     CLOSE = 0
     SAVE = 1
@@ -76,14 +77,14 @@ class Job(enum.Enum, shape=2):
 
 
 _SAVES = 4
-"""Most saved warps whose state is on the way to memory."""
+"""Maximum number of saved warps with their state on the way to memory."""
 
 _WARP_ACCESSES = _STATE_WORDS + MASKS + 4 * 64
 """Most accesses of memory that save a warp: up to 64 units of registers, 4 each."""
 
 _COUNT_BITS = ((_SAVES + 1) * _WARP_ACCESSES).bit_length() + 1
-"""For numbers of accesses, compared with those of all warps on the way: the oldest may wait long
-for its fault to be accepted."""
+"""Width of a count of accesses. Counts of all warps on the way are compared, and the oldest warp
+may wait long for its fault to be accepted."""
 
 
 class StateTransfer(wiring.Component):
@@ -109,20 +110,20 @@ class StateTransfer(wiring.Component):
     over : in, strobe: a warp has ended.
     saving : in, per warp: must be saved.
     gone : out, strobe: a warp is saved.
-    look : out, `warp_bits` bits: number of a warp.
-    context : in, its context, 1 cycle later.
-    place : in, its place, 1 cycle later.
-    wait : in, its interrupted wait, a `WarpWait`, 1 cycle later.
+    look : out, `warp_bits` bits: number of a warp, for the next four.
+    context : in, a `context`, 1 cycle later: context of that warp.
+    place : in, a `place`, 1 cycle later: place of that warp.
+    wait : in, a `WarpWait`, 1 cycle later: its interrupted wait.
     left : in, 32 bits, 1 cycle later: cycles left of that wait.
-    o : out, stream of instructions.
-    room : in, there is room for the rows of an instruction on memory, on shared memory.
+    o : out, stream of `instruction`.
+    room : in, there is room for the rows of an instruction on `memory`, on `shared` memory.
     wants : out, such an instruction is offered, and has precedence.
     reserve : out, strobe: the room is used.
-    retired : in, executed instructions.
+    retired : in, a `retired`: executed instructions.
     top : in, 32 bits, with `retired`: top of the mask stack.
-    done : in, completed memory instructions; on shared memory if `shared`.
-    put : out, restored warps.
-    lost : out, a warp that could not be restored.
+    done : in, strobe, a `completion`: a completed memory instruction; on shared memory if `shared`.
+    put : out, stream of `restored_warp`.
+    lost : out, stream of warp numbers: a warp that could not be restored.
     fault : out, stream of `core_fault`.
     """
 
@@ -195,8 +196,8 @@ class StateTransfer(wiring.Component):
         """`_asked`: number of accesses of memory so far. `_fails`: one fails."""
         way = {"warp": config.warp_bits, "at": place(config), "until": self._asked.shape()}
         m.submodules.way = self._way = StreamFIFO(data.StructLayout(way), _SAVES)
-        """Saved warps whose state is on its way to memory; `until`: number of accesses up to its
-        last one."""
+        """Saved warps with their state on the way to memory; `until`: number of accesses up to the
+        last one of that state."""
         self._blocks(m)
         self._track(m)
         self._see(m)
@@ -344,7 +345,7 @@ class StateTransfer(wiring.Component):
         m.d.sync += [
             self._job.eq(job),
             self._at.slot.eq(encode(lowest(blocks))),
-            # As faults report it for a block; the last one was that of a warp.
+            # Index in faults of a block; the last value was that of a warp.
             self._at.index.eq(0),
         ]
         m.next = "SLOT"
@@ -607,8 +608,8 @@ class StateTransfer(wiring.Component):
         ]
 
     def _arrive(self, m: Module) -> None:
-        """Report saved warps whose state is in memory. All of them are of one row; no block is
-        transferred and no warp restored meanwhile. Each one whose save failed is reported once."""
+        """Report each saved warp once its state is in memory, and each failed save once. All these
+        warps are of one row; meanwhile no block is transferred and no warp restored."""
         way, fault, change = self._way.o, self.fault, self._fates.change
         warps = self._config.sm_warps
         bad, fails = Signal(warps, name="save_failed"), Signal(name="save_fails")

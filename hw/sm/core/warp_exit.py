@@ -19,15 +19,15 @@ _WHERE = ("dying", "saves", "place", "cause", "at", "va")
 
 
 class WarpExit(wiring.Component):
-    """Reports the fault of a warp that ends, frees its registers and reports its end. Warps that
-    end or are saved, one at a time, round robin.
+    """Reports the fault of a warp that ends, frees its registers and reports its end; likewise for
+    a warp that is saved. One warp at a time, round robin.
 
     Members
     -------
-    ending : in, per warp: has left the pipeline.
-    last : in, reason, when it leaves.
+    ending : in, per warp: has left the pipeline for good.
+    last : in, a `last_words`: reason, when a warp leaves.
     ends : in, completed memory instructions of several units.
-    failed : out, one of these per cycle.
+    failed : out, strobe: one of these completions per cycle; `cause` is NONE if it has not failed.
     fault : out, stream of `core_fault`.
     end : out, stream of warp numbers: warps that have ended.
     give : out, free the registers of a warp.

@@ -48,12 +48,12 @@ class WarpScheduler(wiring.Component):
 
     Members
     -------
-    admit : in, a warp may be picked.
+    admit : in, a warp may be picked in this cycle.
     pick : out, the picked warp.
     started : in, strobe: the warp starts and becomes ready.
-    next : in, its instruction retires; it may become ready.
-    done : in, strobe: its memory access has completed and it becomes ready.
-    wake : in, per warp: its wait is over and it becomes ready.
+    next : in, a `warp_next`: the instruction of a warp retires; the warp may become ready.
+    done : in, strobe: the memory access of a warp has completed; the warp becomes ready.
+    wake : in, per warp: its wait is over; the warp becomes ready.
     outcome : in, outcome of a picked warp.
     open : in, per reason of `held_for`: held warps may retry.
     done_before : in, strobe: the warp had ended before its block was saved, so it ends at once.

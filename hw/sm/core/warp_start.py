@@ -50,11 +50,12 @@ class WarpStart(wiring.Component):
     fate : in, fate of the starting warp (`warp_fate`), 1 cycle later.
     over : out, strobe: the warp had ended before its block was saved.
     resume : out, strobe: the warp must be restored.
-    write : out, otherwise, its first context, which makes it ready; held until `free_write`.
+    write : out, without `over` and `resume`: first context of the warp, which makes it ready; held
+        until `free_write`.
     free_write : in, `write` is possible in this cycle.
     forget : in, strobe: a block begins; do not continue from the previous warp.
-    threads : in, a row of threads.
-    thread : out, their positions, 1 cycle later.
+    threads : in, a `thread_look`: a row of threads.
+    thread : out, a `thread` per lane, 1 cycle later: their positions.
     """
 
     def __init__(self, config: Config) -> None:
@@ -87,7 +88,7 @@ class WarpStart(wiring.Component):
         self._lane = Signal(5)
         after = data.StructLayout({"valid": 1, "slot": self._config.block_bits, "index": 7})
         self._after = Signal(after)
-        """Warp whose first thread is at `_at`, if any."""
+        """Warp that has its first thread at `_at`, if any."""
         self._mask = Signal(WARP_THREADS)
         self._number = Signal(range(len(_WORDS) + 1))
         start, warp = self.start, self._warp

@@ -19,14 +19,15 @@ def one_hot(valid: Value, number: Value, width: int) -> Value:
 
 
 class WarpWaits(wiring.Component):
-    """Ends the waits of warps whose time has expired, whose kernel was killed or whose block was
-    stopped. Checks one warp per cycle, round robin. So a warp waits for the requested time and up
-    to `sm_warps` + 4 cycles more.
+    """Ends the wait of a warp when its time has expired, its barrier or its children are complete,
+    its kernel is killed or its block is stopped. Times, kills and stops are checked for one warp
+    per cycle, round robin. So a warp waits for the requested time and up to `sm_warps` + 4 cycles
+    more.
 
     Members
     -------
-    at : in, place of a warp that starts to wait.
-    next : in, its wait.
+    at : in, a `warp_place`: a warp that starts to wait.
+    next : in, a `warp_next`: wait of that warp.
     release : in, strobe per block slot: its barrier is complete.
     children : in, with nested launches, per block slot: has children that are not complete.
     kill : in, per kernel row: killed.
@@ -158,10 +159,10 @@ class Barriers(wiring.Component):
     Members
     -------
     begin : in, strobe: a block begins.
-    warps : in, 7 bits, with `begin`: its number of warps.
-    arrive : in, strobe: one of its warps arrives at the barrier.
-    undo : in, strobe: one of its warps leaves it again.
-    leave : in, strobe: one of its warps ends.
+    warps : in, 7 bits, with `begin`: number of warps of the block.
+    arrive : in, strobe: a warp of the block arrives at the barrier.
+    undo : in, strobe: a warp of the block leaves the barrier without a release.
+    leave : in, strobe: a warp of the block ends.
     release : out, strobe per slot, 1 cycle after the last arrival: all warps left are at the
         barrier and continue.
     """

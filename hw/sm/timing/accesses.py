@@ -48,7 +48,8 @@ def _send_line(
     order: StreamFIFO,
     new: data.View,
 ) -> None:
-    """Request a line of a state; the `other` access waits."""
+    """Request a line of a state if it `goes` in this cycle; the `other` access, of a warp,
+    waits."""
     with m.If(order.i.valid):
         m.d.sync += request.p.physical.eq(goes)
     with m.If(goes):
@@ -67,8 +68,8 @@ def _send_line(
 
 class Loads(wiring.Component):
     """Issues the reads of a core: task records, which have priority; states, line by line; and one
-    beat per load, whose data are dropped. At most `outstanding_accesses`. Requests are registered,
-    one per cycle.
+    beat per load, with its data dropped. At most `outstanding_accesses` are outstanding. Requests
+    are registered, one per cycle.
 
     Members
     -------
@@ -165,7 +166,7 @@ class Loads(wiring.Component):
 
 class Stores(wiring.Component):
     """Issues the writes of a core: one beat, filled with the pattern, or a line of a state. At most
-    `outstanding_accesses`. Requests and beats are registered, one per cycle.
+    `outstanding_accesses` are outstanding. Requests and beats are registered, one per cycle.
 
     Members
     -------

@@ -25,8 +25,9 @@ _OWNER = ("warp", "row", "slot", "index")
 
 
 class TimingCore(wiring.Component):
-    """A core whose warps only spend time, access memory and launch kernels, as specified by the
-    record of their task (`hw/sm/README.md`). All accesses of a warp carry its kernel row.
+    """A core without computation: its warps only spend time, access memory and launch kernels, as
+    specified by the record of their task (`hw/sm/README.md`). All accesses of a warp carry its
+    kernel row.
 
     Members are those of `SmPort`, seen from the core.
     """

@@ -50,12 +50,12 @@ class KernelRows(wiring.Component):
     row : in, `row_bits` bits: number of a row; stable with `want` until `known`.
     want : in, the record of the row is needed.
     known : out, the record of the previous cycle's `row` has been read, or has failed.
-    cause : out, its failure, if any.
+    cause : out, a `CoreCause`: failure of that read, if any.
     look : in, a `Place`: a word of `row`.
     word : out, 32 bits: its value, 2 cycles later, while `known`.
-    request : out, the read.
-    beat : in, its beats, each accepted after one cycle per word of the record; kernel words
-        arriving meanwhile delay it.
+    request : out, stream of `core_request`: read of a record.
+    beat : in, stream of `read_beat`: beats of that read, each accepted after one cycle per word of
+        the record; kernel words arriving meanwhile delay it.
     """
 
     def __init__(self, config: Config) -> None:

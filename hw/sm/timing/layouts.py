@@ -44,7 +44,7 @@ fields: `hw/sm/README.md`. Only 49 bits of `base` are used."""
 RECORD_BYTES = timing_record.size // 8
 
 RECORD_WORDS = timing_record.size // 32
-"""The core reads the record by words; only `base` spans two."""
+"""Words of a record. The core reads it word by word; only `base` spans two."""
 
 store_pattern = data.StructLayout({
     "number": 32,
@@ -69,8 +69,8 @@ def warp_facts(config: Config) -> data.StructLayout:
 
 
 def warp_place(config: Config) -> data.StructLayout:
-    """Progress of a warp: address of its last access, or of its `first` one before that; number of
-    accesses made."""
+    """Progress of a warp. `va`: address of its last access; with `first`, of its first access,
+    still to be made. `count`: number of accesses made."""
     return data.StructLayout({"va": VA_BITS, "first": 1, "count": 16})
 
 
@@ -153,8 +153,8 @@ def state_bits(config: Config) -> int:
 
 
 def state_access(config: Config) -> data.StructLayout:
-    """A beat at physical address `va`: `begins` and `ends` mark the first and last one of a line,
-    `last` those of the last line of a state. Written: `word`, then zeros."""
+    """A beat at physical address `va`. `begins`, `ends`: first, last beat of a line. `last`: beat
+    of the last line of a state. A write consists of `word`, then zeros."""
     return data.StructLayout({
         "row": config.row_bits,
         "va": VA_BITS,

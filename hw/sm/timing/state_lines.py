@@ -93,7 +93,7 @@ class StateLines(wiring.Component):
                     m.d.sync += [
                         lines.block.eq(1),
                         lines.owner.slot.eq(encode(chosen)),
-                        # As faults report it for a block; the last one was that of a warp.
+                        # Index in faults of a block; the last value was that of a warp.
                         lines.owner.index.eq(0),
                     ]
                     m.next = "LOOK"

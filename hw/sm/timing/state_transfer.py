@@ -1,4 +1,4 @@
-"""Preemption in the timing core: saves and restores blocks, with what is left of their warps
+"""Preemption in the timing core: saves and restores blocks, with the remaining work of their warps
 (PREEMPT-9)."""
 
 from amaranth.hdl import Cat, Module, Mux, Signal, Value
@@ -28,7 +28,7 @@ from signalbox.hw.sm.warp_fates import WarpFates, warp_fate, warp_number
 __all__ = ["StateTransfer"]
 
 _UNDER_WAY = 8
-"""Blocks and warps whose lines may be under way at a time."""
+"""Maximum number of blocks and warps with lines under way."""
 
 _HALF = warp_state.size // 2
 """Bits of ended warps in the fates of a block; those of saved warps follow."""
@@ -46,17 +46,18 @@ class StateTransfer(wiring.Component):
     finish : in, strobe per block slot: all warps of the block have ended.
     saved : out, strobe per block slot: the stopped block's state is in memory.
     kill : in, per kernel row: nothing of it need be saved.
-    start : in, strobe: a warp starts with a number of units of registers; also offered before.
+    start : in, strobe: a warp starts, with a number of units of registers; `owner` is valid as soon
+        as the warp is offered.
     fate : out, fate of the starting warp (`warp_fate`), 1 cycle after it is offered.
     resume : in, with `start`: the warp must be restored.
     over : in, strobe: a warp ends, unless it is saved.
     save : in, stream of `moved_warp`: warps to be saved; always accepted.
     put : out, stream of the progress of restored warps.
-    wake : out, stream of `warp_wake`: the same warp, after that: it computes for the rest of its
-        time.
+    wake : out, stream of `warp_wake`: the restored warp, after its progress; it computes for the
+        rest of its time.
     last : out, two streams of `warp_last`: saved warps, and failures of blocks.
     write : out, stream of `state_access`: writes.
-    written : in, stream of `state_answer`: the same, when visible.
+    written : in, stream of `state_answer`: lines written, when visible.
     read : out, stream of `state_access`: reads.
     arrived : in, stream of `state_answer`: their data.
     """
@@ -98,8 +99,8 @@ class StateTransfer(wiring.Component):
         self._opened, self._closed, self._dropped = (
             Signal(config.sm_blocks, name=name) for name in ("opened", "closed", "dropped")
         )
-        """Blocks that are restored (`_opened`), are saved (`_closed`), were killed before
-        (`_dropped`)."""
+        """Strobes per block slot: the block is restored (`_opened`); is saved (`_closed`); is not
+        saved, as its row was killed (`_dropped`)."""
         self._blocks(m)
         self._places(m)
         self._queues(m)
@@ -134,8 +135,8 @@ class StateTransfer(wiring.Component):
         return Cat(valid & (number == n) for n in range(self._config.sm_blocks))
 
     def _places(self, m: Module) -> None:
-        """Per slot, the place of its block. A block that is stopped for the first time gets it
-        then; all of its warps have as many registers."""
+        """Per slot, the place of its block. A block that is stopped for the first time gets its
+        place then. All warps of a block have the same number of registers."""
         begin, stop, start = self.begin, self.stop.p, self.start
         owner = self._table(m, "owners", ("row", "shared"))
         page = self._table(m, "pages", ("page",))

@@ -41,11 +41,11 @@ class Steps(wiring.Component):
     Members
     -------
     warp : in, `warp_bits` bits: number of the starting warp.
-    word : in, 32 bits: its stride; or the first word of its record.
+    word : in, 32 bits: stride of that warp, or the first word of its record.
     put_stride : in, strobe: store `word` as the stride of the warp.
     put_accesses : in, strobe: store the accesses and flags in `word`.
-    facts : in, its `warp_facts`.
-    place : in, its first progress, a `warp_place`.
+    facts : in, `warp_facts` of the starting warp.
+    place : in, a `warp_place`: first progress of the starting warp.
     keep : in, store `facts` and `place`, when `free`.
     free : out, they can be stored.
     fire : in, stream of `warp_fire`: warps whose time has expired.

@@ -17,9 +17,9 @@ _TIME_BITS = 33
 
 
 class Timer(wiring.Component):
-    """Finds warps whose time has expired, whose row was killed or whose block is stopped. Checks
-    one warp per cycle, round robin. A full turn takes as many cycles as there are warps, rounded up
-    to a power of two. The turn stalls while `fire` is not accepted.
+    """Finds a warp when its time has expired, its row is killed or its block is stopped. Checks one
+    warp per cycle, round robin. A full turn takes as many cycles as there are warps, rounded up to
+    a power of two. The turn stalls while `fire` is not accepted.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class Timer(wiring.Component):
         return m
 
     def _begin(self, m: Module, write: memory.WritePort) -> Value:
-        """The starting warp, one-hot."""
+        """Store the time of a warp that starts to compute. Returns that warp, one-hot."""
         m.submodules.turns = turns = RoundRobin(self._sources)
         words = [wake.p.as_value() for wake in self.wakes]
         wake = Signal(warp_wake(self._config))
@@ -89,8 +89,8 @@ class Timer(wiring.Component):
         return _bit(valid, wake.warp)
 
     def _look(self, m: Module, read: memory.ReadPort) -> Value:
-        """The warp whose time has expired, one-hot. The value read is valid only if the warp was
-        already computing at the read."""
+        """Offer the warp looked at if it is due. Returns the warp that was accepted, one-hot. The
+        value read is valid only if the warp was already computing at the read."""
         fire, found = self.fire, read.data
         turn = Signal(self._config.warp_bits)
         warp = Signal(self._config.warp_bits)

@@ -12,8 +12,8 @@ __all__ = ["WarpExit", "warp_last"]
 
 
 def warp_last(config: Config) -> data.StructLayout:
-    """A warp that ends, successfully if the cause of its fault is NONE. With preemption, also a
-    fault alone, unless `ends`."""
+    """A warp that ends, successfully if the cause of its fault is NONE. With preemption, `ends` is
+    0 for a fault without the end of a warp."""
     ends = {"ends": 1} if config.preemption else {}
     return data.StructLayout({"warp": config.warp_bits, "fault": core_fault(config), **ends})
 

@@ -29,18 +29,19 @@ class WarpStart(wiring.Component):
     row : out, `row_bits` bits: number of a kernel row; stable with `want` until `known`.
     want : out, the record of the row is needed.
     known : in, the record of the previous cycle's `row` has been read, or has failed.
-    cause : in, its failure, if any.
+    cause : in, a `CoreCause`: failure of that read, if any.
     look : out, `Place` of a word in the record of `row`.
     word : in, 32 bits, 2 cycles later: its value.
     warp : out, `warp_bits` bits: number of the starting warp.
-    facts : out, its `warp_facts`.
-    place : out, its first progress, a `warp_place`.
+    facts : out, `warp_facts` of that warp.
+    place : out, a `warp_place`: first progress of that warp.
     keep : out, store `facts` and `place`, when `free`.
     free : in, they can be stored.
     put_stride : out, strobe: store `word` as the stride.
     put_accesses : out, strobe: store `word` as the number of accesses.
     wake : out, stream of `warp_wake`: the warp starts to compute.
-    fate : in, with preemption: `warp_fate` of the warp offered; of one that `waits`, later.
+    fate : in, with preemption: `warp_fate` of the warp offered; while it `waits`, the start begins
+        anew.
     resume : out, with preemption; strobe: the warp must be restored, instead of `wake`.
     none : out, with preemption: the warp makes no access, since it had ended.
     """
