@@ -1,2 +1,3 @@
-"""Algorithms whose kernels launch kernels: sort, refinement, breadth-first search. Each has a flat
-version beside it, in which the host launches the kernels of each level."""
+"""Algorithms with nested launches, in which kernels launch kernels: merge sort, refinement,
+breadth-first search. Each also has a flat version, in which the host launches the kernels of each
+level."""

@@ -1,5 +1,5 @@
-"""Breadth-first search: a kernel launches one kernel per level of the search, which launches others
-for the edges of vertices with many edges."""
+"""Breadth-first search with nested launches. A root kernel launches one kernel per level of the
+search; that kernel launches one more for each vertex with many edges."""
 
 from dataclasses import dataclass
 
@@ -57,15 +57,16 @@ refused:
     """,
     {"LEVEL": 8, "STATE": 8, "STATUS": 8},
 )
-"""Launches LEVEL for one distance after the other, until a level finds no vertex. STATE has two
-words: the distance, and whether a vertex was found."""
+"""The root. Launches the child LEVEL once per distance, from 0 up, until a level finds no vertex,
+is refused or fails. STATE: two words, the distance of the frontier, and whether the level has found
+a vertex."""
 
 _FRONTIER = """
     ldc   r10, [STATE]
     ldc   r11, [STATE + 4]
     ldg   r9, [r10]
 """
-"""Distance of the frontier, r9; STATE at r10."""
+"""Sets r10 to the address of STATE, and r9 to the distance of the frontier."""
 
 IN_FRONTIER = f"""
     ldc   r4, [DISTANCES]
@@ -75,7 +76,8 @@ IN_FRONTIER = f"""
     {_FRONTIER}
     seq   r8, r8, r9
 """
-"""Whether vertex r0 is in the frontier, r8; DISTANCES at r4."""
+"""Sets r8: whether vertex r0 is in the frontier. Also sets r4 and r10 to the addresses of DISTANCES
+and STATE, and r9 to the distance of the frontier."""
 
 VERTEX = f"""
     s2r   r0, ctaid.x
@@ -88,8 +90,8 @@ VERTEX = f"""
     {IN_FRONTIER}
     push  r8
 """
-"""Vertex of the thread, r0; only lanes with a vertex in the frontier, r8, stay active. DISTANCES at
-r4."""
+"""Sets r0 to the vertex of the thread, and r4, r8, r9, r10 as IN_FRONTIER does. Only lanes with a
+vertex in the frontier stay active."""
 
 EDGES_OF = """
     ldc   r6, [ROWS]
@@ -98,7 +100,7 @@ EDGES_OF = """
     ldg   r16, [r6]
     ldg   r17, [r6 + 4]
 """
-"""Edges of vertex r0: r16 … r17."""
+"""Sets r16 to the first edge of vertex r0, r17 to the edge after its last one."""
 
 WALK = """
     ldc   r2, [COLUMNS]
@@ -124,8 +126,8 @@ edges:
 end:
     exit
 """
-"""Follows every r1-th of the edges r16 … r17, and ends. The distances are at r4, STATE is at r10,
-the frontier's distance is r9."""
+"""Follows every r1-th edge from r16 on, below r17, sets the distance of each vertex that has not
+been reached before, and ends the kernel. r4, r9, r10 are as IN_FRONTIER sets them."""
 
 LEVEL = Kernel(
     "search level",
@@ -173,9 +175,10 @@ light:
         "N": 4,
     },
 )
-"""One thread per vertex. The edges of vertex v are COLUMNS[ROWS[v] … ROWS[v + 1] - 1]. A vertex of
-the frontier sets the distance of its neighbours that have not been reached. If it has a record in
-RECORDS (not 0), that child does so instead."""
+"""One level of the search, one thread per vertex. The edges of vertex v are COLUMNS[ROWS[v] …
+ROWS[v + 1] - 1]. For each vertex v of the frontier, the thread sets the distance of the neighbours
+that have not been reached; if RECORDS[v] is not 0, it launches the child with that record to do
+so."""
 
 EDGES = Kernel(
     "search edges",
@@ -192,7 +195,7 @@ EDGES = Kernel(
     """,
     {"ROWS": 8, "COLUMNS": 8, "DISTANCES": 8, "STATE": 8, "STATUS": 8, "VERTEX": 4},
 )
-"""The edges of VERTEX, which is in the frontier; one block."""
+"""Follows the edges of VERTEX, a vertex of the frontier; one block."""
 
 THREADS = 32
 """Threads of a block."""
@@ -204,7 +207,8 @@ class BreadthFirst:
 
     Members
     -------
-    distances : distance of each vertex, after `run`; `UNREACHED` if there is no path.
+    distances : distance of each vertex after `run`, a 32-bit word; `UNREACHED` without a path.
+    family : its children and the status of their launches.
     """
 
     distances: Buffer
@@ -267,7 +271,8 @@ def check(rows: np.ndarray, columns: np.ndarray) -> None:
 
 
 def start(distances: Buffer, count: int, source: int) -> None:
-    """Write the distances before a search. Raises `ValueError` if there is no vertex `source`."""
+    """Set all distances to `UNREACHED`, and that of `source` to 0. Raises `ValueError` if there is
+    no vertex `source`."""
     if not 0 <= source < count:
         raise ValueError(f"vertex {source} is outside 0 … {count - 1}")
     known = np.full(count, UNREACHED, np.uint32)

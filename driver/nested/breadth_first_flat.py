@@ -39,7 +39,8 @@ LIGHT_VERTICES = Kernel(
     """,
     {**_GRAPH, "N": 4, "MOST": 4},
 )
-"""As LEVEL, but vertices with more than MOST edges do nothing."""
+"""As `breadth_first.LEVEL`, without children: threads of vertices with more than MOST edges do
+nothing."""
 
 HEAVY_VERTICES = Kernel(
     "search heavy vertices",
@@ -59,8 +60,8 @@ HEAVY_VERTICES = Kernel(
     """,
     {**_GRAPH, "HEAVY": 8},
 )
-"""As EDGES, for the vertices whose numbers are in HEAVY, one block each; blocks of vertices outside
-the frontier do nothing."""
+"""As `breadth_first.EDGES`, for all vertices in the array HEAVY, one block each. Blocks of vertices
+outside the frontier do nothing."""
 
 
 class FlatBreadthFirst(Flat):
@@ -114,7 +115,8 @@ class FlatBreadthFirst(Flat):
         self._distance = 0
 
     async def step(self, *, priority: int | None = None) -> list[FlatLaunch]:
-        """The next level, heavy vertices beside the others, unless the last one found no vertex."""
+        """Launch the next level, with its heavy vertices in a kernel beside that of the others.
+        Returns none if the last level found no vertex. Raises as `Stream.launch`."""
         if self._distance and not self._state.read(np.uint32, 2)[1]:
             return []
         self._state.write(np.array([self._distance, 0], np.uint32))

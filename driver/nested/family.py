@@ -22,7 +22,7 @@ STATUS = """
     ldc   r25, [STATUS + 4]
     stg   [r24], r23
 """
-"""Stores r23, an answer of `launch`, at STATUS."""
+"""Stores r23, the answer to a `launch`, at address STATUS."""
 
 
 class LaunchRefused(RuntimeError):
@@ -46,8 +46,8 @@ class Family(Workspace):
 
     Members
     -------
-    status : a word of memory in which kernels store answers other than 0 to their launches.
-    children : the kernels that may be launched by others.
+    status : buffer of one word. Kernels store the answer to a refused launch there; 0 without one.
+    children : kernels prepared to be launched by other kernels.
     """
 
     status: Buffer
@@ -67,7 +67,8 @@ class Family(Workspace):
     async def child(
         self, kernel: Kernel, grid: int, block: int, args: Values[str, Argument]
     ) -> Child:
-        """Prepare a child; see `Stream.child`. STATUS is an argument of all kernels."""
+        """Prepare a child. Raises as `Stream.child`. Its arguments are `args` and the address of
+        `status`, as STATUS."""
         made = await self.stream.child(kernel, grid, block, {**args, "STATUS": self.status})
         self.children.append(made)
         return made
@@ -80,14 +81,14 @@ class Family(Workspace):
         *,
         priority: int | None = None,
     ) -> Task:
-        """Launch the root, one block; the task is complete when the root and all its descendants
-        are. Raises as `Stream.launch`."""
+        """Launch the root as one block of `block` threads. Its arguments are as for `child`. The
+        task is complete when the root and all its descendants are. Raises as `Stream.launch`."""
         self.status.write(bytes(4))
         args = {**args, "STATUS": self.status}
         return await self.stream.launch(kernel, 1, block, args, priority=priority)
 
     async def finish(self, task: Task) -> None:
-        """Wait for a root. Raises as `check` and `Task.synchronize`."""
+        """Wait until the task of a root is complete. Raises as `check` and `Task.synchronize`."""
         await task.synchronize()
         self.check()
 
@@ -98,7 +99,8 @@ class Family(Workspace):
             raise LaunchRefused(answer)
 
     async def free(self) -> None:
-        """Free records and buffers, once nothing runs. An interrupted call can be repeated."""
+        """Free the records of the children and the buffers, once nothing runs. An interrupted call
+        can be repeated."""
         while self.children:
             self.children.pop().free()
         await super().free()

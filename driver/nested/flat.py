@@ -1,4 +1,4 @@
-"""Common part of the flat algorithms: kernels that the host launches in steps."""
+"""Common part of the flat algorithms: the host launches all kernels, in steps."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ __all__ = ["Flat", "FlatLaunch"]
 
 @dataclass(frozen=True)
 class FlatLaunch:
-    """A kernel that was launched: its task, blocks, and threads of a block."""
+    """A launched kernel: its task, number of blocks, and number of threads per block."""
 
     task: Task
     blocks: int
@@ -22,12 +22,12 @@ class FlatLaunch:
 
 
 class Flat(ABC):
-    """A flat algorithm, begun by its `start`. A step launches all kernels that need no result that
-    the host still has to read.
+    """A flat algorithm. The `start` of a subclass begins a run. Each `step` launches kernels, until
+    the host has to read a result before it can launch more.
 
     Members
     -------
-    workspace : its buffers.
+    workspace : its device, stream and buffers.
     """
 
     def __init__(self, workspace: Workspace) -> None:
@@ -35,8 +35,8 @@ class Flat(ABC):
 
     @abstractmethod
     async def step(self, *, priority: int | None = None) -> list[FlatLaunch]:
-        """Launch the next kernels, once all earlier ones have ended. Returns none if the algorithm
-        is complete. `priority` as of `Stream.launch`. Raises as that does."""
+        """Launch the next kernels; call it once all earlier ones have ended. Returns none if the
+        algorithm is complete. `priority` and errors are those of `Stream.launch`."""
 
     async def launch(
         self,

@@ -40,7 +40,7 @@ rank:
     stg   [r8], r10
     exit
 """
-"""Sorts r1 words at r2, at most one per lane; r0 is the lane."""
+"""Sorts r1 words at address r2, at most one per lane, and ends the kernel; r0 is the lane."""
 
 MERGE = """
     shr   r16, r1, 1                # words of the left half
@@ -98,7 +98,8 @@ copy:
     bany  r6, copy
     exit
 """
-"""Merges the sorted halves of r1 words at r2, through as many at r4; r0 is the lane."""
+"""Merges the sorted halves of r1 words at address r2, and ends the kernel. r4 is the address of r1
+words of temporary memory; r0 is the lane."""
 
 MERGE_SORT = Kernel(
     "merge sort",
@@ -129,13 +130,14 @@ launched:
     """,
     {"DATA": 8, "TEMP": 8, "LEFT": 8, "RIGHT": 8, "STATUS": 8, "N": 4},
 )
-"""Sorts DATA[0 … N), one warp. LEFT and RIGHT are the children for the halves, the left one of
-N / 2 words; if they are 0, N is at most 32. TEMP has room for N words."""
+"""Sorts the N words at DATA; one warp. LEFT and RIGHT are the records of the children that sort the
+halves; the left half has N / 2 words, rounded down. Without children, both are 0 and N is at most
+32. TEMP has room for N words."""
 
 
 @dataclass
 class MergeSort:
-    """Sorts a buffer of unsigned words, any number of times. Created by `prepare`."""
+    """Sorts a buffer of unsigned 32-bit words, any number of times. Created by `prepare`."""
 
     family: Family
     _args: dict[str, Argument]
@@ -145,8 +147,8 @@ class MergeSort:
         """Prepare kernels that sort the first `count` words of `data`. The nesting depth must be at
         least `depth(count)`.
 
-        Raises `ValueError` for no words, or more than `data` has, and as `Stream.child` and
-        `Device.upload`.
+        Raises `ValueError` for no words, or more than `data` has, and as `Stream.address`,
+        `Stream.child` and `Device.upload`.
         """
         check(data, count)
         async with Family.prepare(device, stream) as family:
@@ -166,12 +168,12 @@ class MergeSort:
 
     @staticmethod
     def depth(count: int) -> int:
-        """Number of generations of kernels that sort `count` words."""
+        """Nesting depth that a sort of `count` words needs, its first kernel included."""
         return 1 if count <= LEAF else 1 + MergeSort.depth(count - count // 2)
 
     @staticmethod
     def children(count: int) -> int:
-        """Number of kernels, besides the first, that sort `count` words."""
+        """Number of children for a sort of `count` words, all generations together."""
         if count <= LEAF:
             return 0
         left = count // 2

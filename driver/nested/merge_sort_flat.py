@@ -27,10 +27,12 @@ _NODE = """
     lea   r2, r2, r6, 2
     s2r   r0, tid.x
 """
-"""Node of the block: r1 words at r2, from word r6 on; r0 is the lane."""
+"""Sets r1 and r2 to the number of words and the address of the block's node, r6 to its first word
+in DATA, and r0 to the lane."""
 
 SORT_LEAVES = Kernel("sort leaves", f"{_NODE}{RANK}", {"DATA": 8, "NODES": 8})
-"""Sorts leaves, one warp each. NODES: first word and number of words of each, 32 at most."""
+"""Sorts leaves, one warp each. NODES has the first word and the number of words, at most 32, of
+each."""
 
 MERGE_NODES = Kernel(
     "merge nodes",
@@ -43,7 +45,8 @@ MERGE_NODES = Kernel(
     """,
     {"DATA": 8, "TEMP": 8, "NODES": 8},
 )
-"""Merges the halves of nodes, one warp each. NODES: as for SORT_LEAVES."""
+"""Merges the sorted halves of nodes, one warp each. NODES is as for SORT_LEAVES, of any size; TEMP
+has as many words as DATA."""
 
 
 class FlatMergeSort(Flat):
@@ -79,7 +82,8 @@ class FlatMergeSort(Flat):
         self._left = [*self._levels]
 
     async def step(self, *, priority: int | None = None) -> list[FlatLaunch]:
-        """All levels, as they are known before."""
+        """Launch all levels: the host has no results to read between them. Returns none after that.
+        Raises as `Stream.launch`."""
         levels, self._left = self._left, []
         return [
             await self.launch(kernel, nodes, LEAF, args, priority=priority)
@@ -94,8 +98,8 @@ class FlatMergeSort(Flat):
 
 
 def nodes_by_level(count: int) -> list[list[tuple[int, int]]]:
-    """First word and number of words of the nodes of a tree, by level: all leaves, then the nodes
-    with halves, the deepest first."""
+    """Nodes of the tree that sorts `count` words, as (first word, number of words), by level: all
+    leaves, then the inner nodes, deepest level first."""
     leaves: list[tuple[int, int]] = []
     inner: list[list[tuple[int, int]]] = []
     nodes = [(0, count)]

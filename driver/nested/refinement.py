@@ -23,7 +23,8 @@ _WORD = """
     add   r14, r14, r6
     lea   r16, r4, r14, 2
 """
-"""Address of the cell's word of number r12, r16, in the field or map at r4."""
+"""Sets r16 to the address of word number r12 of the cell, in the array at r4. Lanes past the end of
+the cell are inactive afterwards. r1 … r3, r6, r7 are as for SCAN."""
 
 SCAN = f"""
     s2r   r0, lane
@@ -63,8 +64,9 @@ gather:                             # those of all lanes
     ldc   r11, [TOLERANCE]
     sltu  r10, r11, r10             # it is rough
 """
-"""Sets r10: whether the words of the cell at index r6 differ by more than TOLERANCE. r0: lane,
-r1 … r3: LOG_SIZE, mask of a column, number of words, r7: WIDTH."""
+"""Sets r10: whether the words of the cell at index r6 differ by more than TOLERANCE. Also sets r0
+to the lane, r1 to LOG_SIZE, r2 to the mask of a column number, r3 to the number of words, r7 to
+WIDTH."""
 
 FILL = f"""
     ldc   r4, [LEVELS]
@@ -80,7 +82,8 @@ fill:
     bany  r13, fill
     exit
 """
-"""Sets the cell's words of LEVELS to LEVEL, after SCAN, and ends."""
+"""Sets the cell's words in LEVELS to LEVEL, and ends the kernel. It follows SCAN and uses its
+registers."""
 
 REFINE = Kernel(
     "refine",
@@ -122,19 +125,21 @@ keep:
     },
     shared_per_thread=8,
 )
-"""A cell of 2^LOG_SIZE × 2^LOG_SIZE words of FIELD, the first one at index AT, in rows of WIDTH;
-one warp. If its words differ by more than TOLERANCE, the four children at QUARTERS are launched,
-unless QUARTERS is 0; otherwise the same words of LEVELS become LEVEL."""
+"""Examines one cell of FIELD; one warp. The cell has 2^LOG_SIZE × 2^LOG_SIZE words, the first one
+at index AT; a row of FIELD has WIDTH words. If the words differ by more than TOLERANCE and QUARTERS
+is not 0, the kernel launches the four children of the list at QUARTERS. Otherwise it sets the same
+words of LEVELS to LEVEL."""
 
 
 @dataclass
 class Refinement:
-    """Refines a square field of unsigned words. Created by `prepare`.
+    """Refines a square field of unsigned 32-bit words. Created by `prepare`.
 
     Members
     -------
-    levels : for each word of the field, the level of its cell: 0 for the whole field, then its
-        quarters, and so on.
+    levels : for each word of the field, the level of its cell after `run`, a 32-bit word. The cell
+        of level 0 is the whole field; those of level 1 are its quarters, and so on.
+    family : its children and the status of their launches.
     """
 
     levels: Buffer
@@ -148,9 +153,7 @@ class Refinement:
         """Prepare kernels that refine `field` where words of a cell differ by more than
         `tolerance`, down to level `levels` - 1. The nesting depth must be at least `levels`.
 
-        Raises `ValueError` unless the field is a square of a power of two, at least 2^(levels - 1),
-        of unsigned words, and `tolerance` is an unsigned word; and as `Stream.child` and
-        `Device.upload`.
+        Raises as `check`, `Stream.child` and `Device.upload`.
         """
         check(field, tolerance, levels)
         size = field.shape[0]
@@ -180,7 +183,7 @@ class Refinement:
 
     @staticmethod
     def children(levels: int) -> int:
-        """Number of kernels, besides the first, for `levels` levels."""
+        """Number of children for `levels` levels, all generations together."""
         return sum(4**level for level in range(1, levels))
 
     async def launch(self, *, priority: int | None = None) -> Task:
@@ -197,8 +200,8 @@ class Refinement:
 
 
 def check(field: np.ndarray, tolerance: int, levels: int) -> None:
-    """Raise `ValueError` for a field too small for `levels` levels, or numbers other than unsigned
-    words."""
+    """Raise `ValueError` unless `field` is a square of unsigned 32-bit words with a side that is a
+    power of two, at least 2^(levels - 1), and `tolerance` is an unsigned 32-bit word."""
     size = len(field) if field.ndim else 0
     if field.shape != (size, size) or size & size - 1 or not 1 <= levels <= size.bit_length():
         raise ValueError(f"a field of {field.shape} words has no {levels} levels")

@@ -47,9 +47,10 @@ keep:
     },
     shared_per_thread=8,
 )
-"""Cells of one level as in REFINE, one warp each; CELLS has their indices. If DIVIDE is 1, ROUGH
-becomes 1 for a cell whose words differ by more than TOLERANCE; otherwise it becomes 0, and the
-cell's words of LEVELS become LEVEL."""
+"""Examines the cells of one level, one warp each. CELLS has the index of the first word of each
+cell, ROUGH one word for each; other parameters are as for `refinement.REFINE`. If DIVIDE is 1 and
+the words of a cell differ by more than TOLERANCE, its word of ROUGH becomes 1. Otherwise its word
+becomes 0, and the cell's words in LEVELS become LEVEL."""
 
 
 class FlatRefinement(Flat):
@@ -91,7 +92,8 @@ class FlatRefinement(Flat):
         self._level, self._now = 0, np.zeros(1, np.uint32)
 
     async def step(self, *, priority: int | None = None) -> list[FlatLaunch]:
-        """The next level: the quarters of all rough cells of the last one."""
+        """Launch the next level: the quarters of all rough cells of the last one. Returns none if
+        there are no rough cells. Raises as `Stream.launch`."""
         level, cells = self._level, self._now if self._level == 0 else self._quarters()
         if not len(cells):
             return []
@@ -106,7 +108,7 @@ class FlatRefinement(Flat):
         return [await self.launch(REFINE_LEVEL, len(cells), 32, args, priority=priority)]
 
     def _quarters(self) -> np.ndarray:
-        """Quarters of the rough cells of the last level."""
+        """Indices of the quarters of all rough cells of the last level."""
         rough = self._rough.read(np.uint32, len(self._now)) != 0
         half = self._size >> self._level
         corners = np.array([0, half, half * self._size, half * self._size + half], np.uint32)

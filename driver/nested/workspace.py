@@ -18,7 +18,7 @@ class Workspace:
 
     Members
     -------
-    buffers : those that exist.
+    buffers : allocated buffers.
     """
 
     def __init__(self, device: Device, stream: Stream) -> None:
@@ -28,7 +28,8 @@ class Workspace:
     @classmethod
     @asynccontextmanager
     async def prepare(cls, device: Device, stream: Stream) -> AsyncGenerator[Self]:
-        """Context for the preparation of an algorithm; its buffers are freed if that fails."""
+        """Context manager for the preparation of an algorithm. Yields a workspace, and frees its
+        buffers if the preparation fails."""
         made = cls(device, stream)
         try:
             yield made
@@ -37,13 +38,14 @@ class Workspace:
             raise
 
     async def buffer(self, content: np.ndarray) -> Buffer:
-        """A buffer with this content. Raises as `Device.upload`."""
+        """Allocate a buffer with this content, in the stream's space. Raises as `Device.upload`."""
         made = await self.device.upload(content, space=self.stream.space)
         self.buffers.append(made)
         return made
 
     async def free(self) -> None:
-        """Free the buffers, once nothing runs. An interrupted call can be repeated."""
+        """Free the buffers, once nothing runs. An interrupted call can be repeated. Raises as
+        `Device.free`."""
         while self.buffers:
             await self.device.free(self.buffers[-1])
             self.buffers.pop()
