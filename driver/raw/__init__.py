@@ -1,1 +1,1 @@
-"""Execution of foreign pushbuffers with a described memory image."""
+"""Runs pushbuffers of other software, with memory contents from a file."""

@@ -23,7 +23,7 @@ __all__ = ["Acquire", "Change", "RawReport", "Span", "bound_objects", "held_acqu
 
 
 def bound_objects(compute: bool) -> dict[int, int]:
-    """Classes bound when a pushbuffer starts, by subchannel. `compute` tells whether the machine
+    """Classes bound at the start of a pushbuffer, by subchannel. `compute` : whether the machine
     has a compute engine."""
     copy = {COPY_SUBCHANNEL: int(ObjectClass.COPY)}
     return copy | {COMPUTE_SUBCHANNEL: int(ObjectClass.COMPUTE)} if compute else copy
@@ -54,10 +54,10 @@ class Acquire:
 
     Members
     -------
-    position : dword that completes it.
+    position : index of the dword that completes the acquire.
     address : virtual address of the semaphore.
     size : bytes compared, 4 or 8.
-    wants : condition, as text.
+    wants : condition on the value, as text.
     slot : slot of an on-chip semaphore; None for memory.
     found : current value.
     """
@@ -198,7 +198,7 @@ class RawReport:
                 yield f"{item.position:5}", item.text
 
     def _item(self, error: ChannelError) -> Method | Malformed | None:
-        """The item of the pushbuffer that caused an error; None if unknown, as for failed
+        """The method or header that caused an error; None if unknown, for example for failed
         copies."""
         items = list(self._items())
         methods = [item for item in items if isinstance(item, Method)]
@@ -277,7 +277,7 @@ _COPY, _COMPUTE = (
     ", ".join(f"{one:#x}" for one in classes[:-1]) + f" or {classes[-1]:#x}"
     for classes in (COPY_CLASSES, COMPUTE_CLASSES)
 )
-"""Numbers of the classes."""
+"""Class numbers as text, for advice."""
 
 _COPY_CLASS = f"bind the copy class (SET_OBJECT {_COPY}) there, or use subchannel 4, which has it"
 _EITHER_CLASS = (
@@ -331,7 +331,7 @@ _SAME_REGISTER: dict[int, int] = {
     HostMethod.SEMAPHOREB: HostMethod.SEM_ADDR_LO,
     HostMethod.SEMAPHOREC: HostMethod.SEM_PAYLOAD_LO,
 }
-"""Maps legacy methods to the methods that write the same state."""
+"""Legacy methods, and the methods that write the same state."""
 
 _LEGACY = {1: SemOp.ACQUIRE, 4: SemOp.ACQ_CIRC_GEQ, 8: SemOp.ACQ_AND}
 """Acquire operations of SEMAPHORED."""
@@ -346,8 +346,8 @@ _WANTS: dict[int | None, str] = {
 
 
 def held_acquire(dwords: Sequence[int], executed: int) -> Acquire | None:
-    """The method after the first `executed` methods if it is an acquire, else None. The caller
-    fills in `slot` and `found`."""
+    """The acquire that follows the first `executed` methods of a pushbuffer; None if another
+    method, or none, follows. The caller fills in `slot` and `found`."""
     methods = [item for item in decode(dwords) if isinstance(item, Method)]
     if executed >= len(methods):
         return None

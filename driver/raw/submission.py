@@ -1,4 +1,4 @@
-"""Raw submission: runs foreign pushbuffers with a described memory image.
+"""Raw submission: runs pushbuffers of other software with a memory image.
 
 A pushbuffer is a list of dwords, a binary file of little-endian dwords, or a text file (.txt) of
 hexadecimal dwords separated by white space, with comments from # to the end of the line. The image
@@ -12,21 +12,23 @@ is a TOML file, or a JSON file with the same content (examples: `driver/pushbuff
     address = 0x200000
     hex = "00 01 02 03"               # or: file = "frame.bin" (in the image's folder), or
                                       # fill = 0x55 with size = 4096
-    name = "source"                   # for the report; default: the name of the segment that
-                                      # contains it, or its address
+    name = "source"                   # for the report; default: its address
 
     [[expect]]                        # expected memory after the run
     address = 0x300000
     hex = "00 01 02 03"               # or file, or fill and size
+    name = "result"                   # default: the name of the segment that contains its first
+                                      # byte, else its address
 
     [[semaphore]]                     # on-chip semaphores before the run, by slot
     slot = 3
     value = 1
 
 The channel starts with the copy class bound to subchannel 4 and, if the machine has SMs, the
-compute class to subchannel 1. All addresses are virtual, in a separate address space. It maps the
-pages that contain the pushbuffer, segments and expectations; the rest of these pages is 0. Any
-other access faults. Physical addresses are meaningless.
+compute class to subchannel 1. All addresses of the image are virtual, in a separate address space.
+It maps the pages that contain the pushbuffer, segments and expectations; the rest of these pages is
+0. An access to any other page faults. Physical addresses in a pushbuffer are meaningless, as the
+image does not choose them.
 """
 
 import json
@@ -66,7 +68,8 @@ _MOST_DWORDS = (1 << 21) - 1
 
 
 class ImageError(ValueError):
-    """A pushbuffer or image cannot be used; the message names file, table and key."""
+    """A pushbuffer or image cannot be used; the message says why, with file, table and key if it
+    comes from a file."""
 
 
 @dataclass(frozen=True)
@@ -156,7 +159,8 @@ def load_image(path: Path | str) -> MemoryImage:
 
 
 def parse_image(tables: Any, file: str = "image", folder: Path = Path()) -> MemoryImage:
-    """Check an image. Files that it names are relative to `folder`. Raises `ImageError`."""
+    """Check the tables of an image. `file` names it in errors; the paths in it are relative to
+    `folder`. Raises `ImageError`."""
     if not isinstance(tables, dict):
         raise ImageError(f"{file}: is not a table")
     top = _Table(file, "the top level", tables, folder)
@@ -235,8 +239,8 @@ class _Table:
         return value
 
     def segment(self, around: Sequence[Segment] = ()) -> Segment:
-        """The segment that the table describes. Without a name it is named after the segment of
-        `around` that contains it, else after its address."""
+        """The segment described by the table. The default name is that of the segment of `around`
+        that contains its first byte, else its address."""
         self.known("address", "name", "hex", "file", "fill", "size")
         address = self.number("address", None)
         names = (other.name for other in around if other.address <= address < other.end)
@@ -282,7 +286,8 @@ async def run(
     """Submit `dwords` to a channel as one segment, wait for the end, and report.
 
     A channel that executes nothing for `patience` cycles is reported as stuck. Raises `ImageError`
-    if the image does not fit the device; otherwise as `Device.channel`.
+    if pushbuffer or image does not fit the device; otherwise as `Pushbuffer.raw`,
+    `Device.create_space` and `Device.channel`.
     """
     image = image or MemoryImage()
     if not 0 < len(dwords) <= _MOST_DWORDS:
@@ -312,7 +317,7 @@ async def _observe(
     image: MemoryImage,
     patience: int,
 ) -> RawReport:
-    """Submit, wait for the end, and compare before and after."""
+    """Submit the pushbuffer, wait for its end, and compare the states before and after."""
     before = await _state(device, channel)
     error = stuck = None
     await channel.submit_segment(pushbuffer, dwords)
@@ -401,8 +406,8 @@ def _check_sizes(device: Device, image: MemoryImage) -> None:
 
 
 async def _place(device: Device, space: AddressSpace, image: MemoryImage, pushbuffer: bytes) -> int:
-    """Map and fill memory for image and pushbuffer. Returns the address of the pushbuffer. Raises
-    `ImageError`, `OutOfMemory`."""
+    """Map and fill memory for image and pushbuffer. Returns the virtual address of the pushbuffer.
+    Raises `ImageError`, `OutOfMemory`."""
     named = [*image.segments, *image.expected]
     filled = list(image.segments)
     if image.address is not None:
