@@ -147,7 +147,7 @@ class ChannelError(Exception):
 
     @property
     def details(self) -> list[str]:
-        """Further details as text, for subclasses."""
+        """Further details as text; none here. Subclasses override it."""
         return []
 
     @property
@@ -193,7 +193,8 @@ class ChannelError(Exception):
 
 @dataclass
 class ChannelTimeout(Exception):
-    """A channel made no progress for `cycles`. `wait` is the reason in its STATUS register."""
+    """A channel made no progress for `cycles` cycles. `wait` : reason in its STATUS register, a
+    value of `hw.registers.Wait`."""
 
     channel: int
     cycles: int
@@ -209,7 +210,7 @@ class ChannelTimeout(Exception):
 
 @dataclass
 class ChannelActive(Exception):
-    """A channel still uses its memory `cycles` after it was switched off."""
+    """A channel still uses its memory `cycles` cycles after it was disabled."""
 
     channel: int
     cycles: int

@@ -46,8 +46,9 @@ class FaultBufferError(Exception):
 
 @dataclass
 class FaultBufferOverflow(Exception):
-    """The machine has dropped fault records. `faults` are the ones it kept. Channels that were
-    halted by a dropped fault can be found by their state."""
+    """The machine has dropped fault records. `faults` : the faults it kept. `records` : number of
+    records that the buffer can hold. A channel halted by a dropped fault still reports its error
+    (`Channel.check`), without the fault."""
 
     faults: list[TranslationFault]
     records: int
@@ -92,9 +93,9 @@ class FaultBuffer:
         """All faults since the last call, oldest first. After an interruption, the next call
         returns what was read.
 
-        Raises `FaultBufferOverflow`, with those faults, if others were dropped; `FaultBufferError`
-        if a pointer is outside the ring or the next record is not valid, in which case no record is
-        returned to the machine.
+        Raises `FaultBufferOverflow`, with the faults read, if others were dropped;
+        `FaultBufferError` if a pointer is outside the ring or the next record is not valid. After a
+        `FaultBufferError`, no record has been returned to the machine.
         """
         put = self._checked("PUT", await self._pointers.put())
         first = self._checked("GET", await self._pointers.get())

@@ -38,10 +38,11 @@ _REQUESTERS = {
     Cause.TASK_KERNEL: range(128),
     Cause.TASK_RELEASE: range(SEMAPHORES, SEMAPHORES + 1),
 }
-"""HUB clients that may have made the faulting access, for every cause that may be a fault."""
+"""Numbers of the HUB clients that may have made the faulting access, by cause of the channel error.
+Causes that are never due to a fault are left out."""
 
 _WITHOUT_ADDRESS = {Cause.FETCH_FAULT, Cause.USERD_WRITE, Cause.TASK_LISTS, Cause.TASK_RELEASE}
-"""Causes whose channel error does not hold the faulting address."""
+"""Causes of channel errors without the faulting address."""
 
 _BOTH_WAYS = {Cause.TASK_LISTS, Cause.TASK_KERNEL}
 """Causes that may be a read or a write."""
@@ -110,7 +111,8 @@ class FaultLog:
         ----------
         asid : ASID of the channel's address space.
         touches : whether the failed copy accesses a virtual address; None for other errors.
-        va : accessed address, if `error.va` is something else.
+        va : faulting virtual address, where `error.va` is another one. Only a fault on its page is
+            then taken.
         """
         if error.cause not in _REQUESTERS:
             return None

@@ -25,18 +25,18 @@ _MEANING = {
 
 @dataclass(frozen=True)
 class RefusedChild:
-    """The first of the refused launches since the last report.
+    """The first refused launch since the last report.
 
     Members
     -------
     reason : reason, as answered to the launching warp; a plain number if unknown.
     check : failed check, if the reason is CHECK, otherwise NONE; a plain number if unknown.
-    asid : address space of the kernels.
+    asid : ASID of parent and child.
     channel : channel of the launching kernel.
     depth : depth that the child would have had.
-    record : virtual address of its record; see `Child.record`.
+    record : virtual address of the child's task record; see `Child.record`.
     count : lower bound of the number of refused launches since the last report, at most 65,535.
-    launcher : virtual address of the record of the launching kernel.
+    launcher : virtual address of the launching kernel's task record.
     kernel : name of the kernel that was not launched; empty if unknown.
     parents : the launching kernel and its ancestors, nearest first, up to the kernel launched by
         the host; empty if their records have not been read.
@@ -74,7 +74,8 @@ class RefusedChild:
 
 
 async def refused_child(control: ControlPort) -> RefusedChild | None:
-    """Read the recorded refusal, if there is one, so that the machine can record the next."""
+    """Read the recorded refusal and clear it, so that the machine can record the next; None if
+    there is none."""
     if not (await control.read_fields("TASK_STATUS"))["CHILD"]:
         return None
     what = await control.read_fields("CHILD_REFUSED")

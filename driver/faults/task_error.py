@@ -1,4 +1,4 @@
-"""Errors of tasks that halt their channel, with kernel, record and cause (HOST-10)."""
+"""Errors of tasks, which halt their channel; and tasks with an unknown outcome (HOST-10)."""
 
 from dataclasses import dataclass, fields
 
@@ -29,8 +29,8 @@ _CHECKS = {
 
 @dataclass(frozen=True)
 class Ancestor:
-    """A kernel with a failed descendant. `kernel` : its name; empty if unknown. `record` : virtual
-    address of its task record."""
+    """A kernel with a failed or refused descendant. `kernel` : its name; empty if unknown.
+    `record` : virtual address of its task record."""
 
     kernel: str
     record: int
@@ -49,7 +49,7 @@ class TaskError(ChannelError):
     check : failed check of the record, by its public number; NONE for other causes.
     warp : the warp that faulted; None for other causes, or if the machine recorded only warps of
         other tasks.
-    place : source line of its instruction as text; empty if unknown.
+    place : source line of the faulting instruction, as text; empty if unknown.
     parents : the kernels above it, nearest first, up to the kernel launched by the host; empty for
         a task of the host (NEST-10).
     """

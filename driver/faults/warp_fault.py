@@ -43,10 +43,10 @@ class WarpFault:
     Members
     -------
     cause : cause; a plain number if unknown.
-    sm, asid : SM and ASID in which it ran.
+    sm, asid : SM and ASID of the warp.
     at : virtual address of the instruction.
     va : accessed virtual address; None if there was no access.
-    index : its number in its block.
+    index : number of the warp in its block.
     block : position of the block in the grid, in x, y, z.
     """
 
@@ -59,7 +59,7 @@ class WarpFault:
     block: tuple[int, int, int] = (0, 0, 0)
 
     def text(self, place: str = "") -> str:
-        """Description of the fault; `place` is the source line of the instruction."""
+        """Description of the fault. `place` : source line of the instruction; empty if unknown."""
         name, why = f"cause {self.cause}", ""
         if isinstance(self.cause, CoreCause):
             name = self.cause.name
@@ -89,7 +89,8 @@ class WarpFaults:
         self.take(asid, lambda at: True)
 
     async def read(self) -> None:
-        """Read the recorded fault, if there is one, so that the machine can record the next."""
+        """Read the recorded fault, if there is one, and clear it, so that the machine can record
+        the next."""
         async with self._lock:
             if not (await self._control.read_fields("TASK_STATUS"))["WARP_FAULT"]:
                 return
@@ -107,10 +108,10 @@ class WarpFaults:
             await self._control.write("TASK_STATUS", WARP_FAULT=1)
 
     def take(self, asid: int, mine: Callable[[int], bool]) -> WarpFault | None:
-        """Find the fault of a task of `asid` among those read; None if the machine recorded none.
-        `mine` tells whether an instruction address belongs to the task.
+        """Find the first fault of a task of `asid` among those read; None if the machine recorded
+        none. `mine` tells whether an instruction address belongs to the task.
 
-        All its faults are removed: several warps of a task may fault.
+        All faults of the task are removed: several of its warps may fault.
         """
         found = [fault for fault in self._faults if fault.asid == asid and mine(fault.at)]
         for fault in found:
