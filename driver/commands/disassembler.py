@@ -113,14 +113,14 @@ class Ignored:
 
 @dataclass
 class SubDevices:
-    """Sub-device masks of a channel. `active` : the mask includes device 0. `stored` : the stored
-    mask does."""
+    """Sub-device masks of a channel. `active` : whether the mask in use includes device 0.
+    `stored` : whether the stored mask does."""
 
     active: bool = True
     stored: bool = True
 
     def apply(self, operation: TertOp, mask: int) -> None:
-        """Follow a control entry."""
+        """Apply a header with operation `operation` and mask `mask`."""
         match operation:
             case TertOp.SET_SUB_DEV_MASK:
                 self.active = bool(mask & 1)
@@ -156,7 +156,7 @@ class Malformed:
 
     @property
     def text(self) -> str:
-        """The header and what is wrong with it."""
+        """The header and the reason why it is invalid."""
         return f"{self.dword:#010x}: {self.reason}"
 
 
@@ -223,7 +223,7 @@ def method_name(address: int, object_class: int = ObjectClass.COPY) -> str:
 
 
 def fields(layout: type[data.Struct], word: int) -> dict[str, int]:
-    """Non-zero fields of a record."""
+    """Non-zero bit fields of a dword with a given layout, by name."""
     return {name: value for name, value in unpack(layout, word).items() if value}
 
 
@@ -293,9 +293,9 @@ def decode(
 ) -> Iterator[Method | Ignored | Directive | Malformed]:
     """Decode one segment, in order. Dwords that cannot be decoded are yielded as `Malformed`.
 
-    `objects` gives the classes bound to subchannels at the start; SET_OBJECT updates them. `masks`
-    is updated, too; by default, the masks are those of a new channel. After a malformed header,
-    decoding continues with the next dword.
+    `objects` : classes bound at the start, by subchannel; the mapping is not changed. `masks` :
+    sub-device masks at the start, changed in place; default: those of a new channel. After a
+    malformed header, decoding continues with the next dword.
     """
     bound = dict(objects or {})
     masks = masks or SubDevices()
@@ -330,14 +330,15 @@ def decode(
 
 
 class MethodReader:
-    """Reads the methods of a channel's segments, one after the other, from its start on."""
+    """Reads the methods of a channel's segments, in order from the channel's start. It remembers
+    bound classes and sub-device masks."""
 
     def __init__(self) -> None:
         self._objects: dict[int, int] = {}
         self._masks = SubDevices()
 
     def read(self, dwords: Sequence[int]) -> list[Method]:
-        """Executed methods of the next segment."""
+        """Methods of the next segment, without ignored ones."""
         found = decode(dwords, objects=self._objects, masks=self._masks)
         methods = [item for item in found if isinstance(item, Method)]
         for method in methods:
@@ -347,7 +348,7 @@ class MethodReader:
 
 
 def _header_fault(head: int) -> str:
-    """Why a dword is not a valid method header; empty if it is one."""
+    """Reason why a dword is no valid method header; empty if it is one."""
     sec_op, tert_op, count, address = head >> 29, head >> 16 & 3, head >> 16 & 0x1FFF, head & 0xFFF
     if sec_op == SecOp.RESERVED6:
         return "reserved header form"

@@ -73,4 +73,5 @@ IGNORED_COMPUTE = {
     0x25FC: "SET_TRAP_HANDLER_B",
     0x2608: "SET_BINDLESS_TEXTURE",
 }
-"""Name by byte offset. Offsets that are missing here are ignored too."""
+"""Names of methods, by byte offset. The machine also ignores compute methods that are missing
+here."""

@@ -1,7 +1,8 @@
 """Encoder for pushbuffers: method headers, host methods, methods of the copy and compute classes.
 
-Encodings follow spec 1.2, 2, 4 and 5.1, through `hw.methods`. Values are
-range-checked: a value that does not fit its field raises a `ValueError` that names the field.
+Encodings follow spec 1.2, 2, 4 and 5.1, through `hw.methods`. All values are checked: a value that
+does not fit its field raises a `ValueError` that names the field, a number that is not whole a
+`TypeError`.
 """
 
 from collections.abc import Sequence
@@ -65,7 +66,7 @@ IMMEDIATE_LIMIT = 1 << 13
 """Exclusive upper bound of the data of an IMMD_DATA_METHOD."""
 
 _MOST_DATA = (1 << 13) - 1
-"""Most data dwords of a group."""
+"""Maximum number of data dwords of a group."""
 
 _LAST_METHOD = 0x3FFC
 """Last method address."""
@@ -125,14 +126,15 @@ def _shifted(record: int) -> int:
 
 @dataclass(frozen=True)
 class CopyFence:
-    """Semaphore released by the copy engine once the last byte of a copy is visible (4).
+    """Semaphore released by the copy engine once the last byte of a copy is visible (spec 4).
 
     Members
     -------
     address : virtual byte address; a multiple of 16 with `timestamp`.
     payload : 32 bits.
     timestamp : whether to write the four-word structure, including the time.
-    reduction : combine the payload with a 32-bit unsigned word instead of writing it.
+    reduction : operation that combines the payload with the 32-bit unsigned word there; None: write
+        the payload.
     """
 
     address: int
@@ -237,7 +239,7 @@ class Pushbuffer:
             return self.immediate(subchannel, method, value)
         return self.inc(subchannel, method, value)
 
-    # Host methods (2)
+    # Host methods (spec 2)
 
     def host(self, method: HostMethod, value: int = 0) -> "Pushbuffer":
         """One host method with plain data: NOP, ILLEGAL, SET_REFERENCE, …"""
@@ -292,7 +294,8 @@ class Pushbuffer:
         wide: bool = False,
         switch: bool = True,
     ) -> "Pushbuffer":
-        """Block the channel until the semaphore meets the condition of `operation` (spec 2.2)."""
+        """Block the channel until the semaphore meets the condition of `operation` (spec 2.2).
+        `switch` : with a runlist, other groups may run meanwhile."""
         return self.semaphore(operation, address, payload, wide=wide, switch=switch)
 
     def release(
@@ -343,7 +346,7 @@ class Pushbuffer:
         return self.host(HostMethod.NON_STALL_INTERRUPT, handle)
 
     def wait_idle(self) -> "Pushbuffer":
-        """WFI of all scopes: wait for the work of all channels."""
+        """WFI of scope ALL: wait for the work of all channels."""
         return self.host(HostMethod.WFI, 1)
 
     def wait_own(self) -> "Pushbuffer":
@@ -373,7 +376,8 @@ class Pushbuffer:
             invalidate; None for all spaces.
         address : virtual address in the page to invalidate, of any size; None for all pages.
 
-        Raises `ValueError` for an `address` without `pdb`.
+        Raises `ValueError` for an `address` without `pdb`, or a `pdb` that is not a multiple of
+        4096.
         """
         if pdb is None:
             if address is not None:
@@ -388,7 +392,7 @@ class Pushbuffer:
         a = _fields(MemOpA, target_addr_lo=lower)
         return self.mem_op(MemOp.MMU_TLB_INVALIDATE_TARGETED, a, upper, c, pdb_addr_hi=pdb_hi)
 
-    # Copy class (4)
+    # Copy class (spec 4)
 
     def _copy_fence(self, fence: CopyFence | None) -> dict[str, int]:
         """Set the semaphore of a copy. Returns the LAUNCH_DMA fields that release it."""
@@ -458,7 +462,7 @@ class Pushbuffer:
         const_a: int = 0,
         const_b: int = 0,
     ) -> "Pushbuffer":
-        """Contents of the elements of later copies with `remap=1` (HOST-16).
+        """Set the contents of the destination elements of later copies with `remap=1` (HOST-16).
 
         Parameters
         ----------
@@ -467,7 +471,7 @@ class Pushbuffer:
         sources : components of a source element, 1 … 4.
         const_a, const_b : constants; a component takes the low bytes.
 
-        Raises `ValueError`.
+        Raises `ValueError` for numbers out of range.
         """
         for name, number in (("targets", len(targets)), ("size", size), ("sources", sources)):
             if not 1 <= number <= 4:
@@ -518,7 +522,8 @@ class Pushbuffer:
     def launch_task(self, record: int) -> "Pushbuffer":
         """Launch the task with its record at virtual address `record`: 40 bits, a multiple of 256.
 
-        Later methods do not wait for the task, except `wait_own`, releases with `wfi`, and copies.
+        Of the later methods, only copies, `wait_own`, `wait_idle`, `wait_tasks`, `report`, and
+        semaphore operations with `wfi` wait for the end of the task.
         """
         self.inc(COMPUTE_SUBCHANNEL, ComputeMethod.SEND_PCAS_A, _shifted(record))
         return self.method(
@@ -527,8 +532,8 @@ class Pushbuffer:
 
     def set_local_memory(self, va: int, size: int, sms: int) -> "Pushbuffer":
         """Set the area of local memory of the channel's tasks: `size` bytes for each of `sms` SMs,
-        from virtual address `va` on; `size` and `va` are multiples of 4096. It must not shrink
-        until the tasks have ended. Raises `ValueError`."""
+        from virtual address `va` on; `size` and `va` are multiples of 4096. The area must not
+        shrink while tasks use it. Raises `ValueError` for other values."""
         va, size = whole(va, "va"), whole(size, "size")
         if va % 4096 or not 0 <= va < 1 << VA_BITS:
             raise ValueError(f"local memory at {va:#x}: a multiple of 4096 of {VA_BITS} bits")
@@ -540,7 +545,8 @@ class Pushbuffer:
         return self.inc(COMPUTE_SUBCHANNEL, sizes, size >> 32, size & 0xFFFF_FFFF, sms)
 
     def launch_inline(self, record: int, content: bytes) -> "Pushbuffer":
-        """Write the 256 bytes of a record to address `record`, then launch it as `launch_task`."""
+        """Write the 256 bytes of a record to address `record`, then launch it as `launch_task`.
+        Raises `ValueError` for another number of bytes."""
         if len(content) != QMD_BYTES:
             raise ValueError(f"a record has {QMD_BYTES} bytes, not {len(content)}")
         words = [int.from_bytes(content[at : at + 4], "little") for at in range(0, QMD_BYTES, 4)]
@@ -551,14 +557,15 @@ class Pushbuffer:
     def write_inline(
         self, dst: int, content: bytes, fence: InlineFence | None = None
     ) -> "Pushbuffer":
-        """Write bytes to virtual address `dst`, of 49 bits, with any alignment; they are part of
-        the pushbuffer. Later methods wait until the bytes are visible."""
+        """Write at least one byte to virtual address `dst`, of 49 bits and any alignment. The
+        content is part of the pushbuffer. Later methods wait until all bytes are visible."""
         return self.write_inline_2d(dst, 0, [content], fence)
 
     def write_inline_2d(
         self, dst: int, dst_pitch: int, lines: Sequence[bytes], fence: InlineFence | None = None
     ) -> "Pushbuffer":
-        """Write lines of equal length, `dst_pitch` bytes from line to line, as `write_inline`."""
+        """Write lines, `dst_pitch` bytes from line to line; otherwise as `write_inline`. Raises
+        `ValueError` unless all lines have the same length, at least 1."""
         sizes = {len(line) for line in lines}
         if len(sizes) != 1 or 0 in sizes:
             raise ValueError(f"lines of {sorted(sizes)} bytes: they need one length, not 0")
