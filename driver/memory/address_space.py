@@ -93,12 +93,12 @@ class AddressSpace(ABC):
     async def _enter(
         self, va: int, pa: int, size: int, page_size: int, permissions: dict[str, bool]
     ) -> list[Page]:
-        """Enter pages in the tables; returns those whose walks may still read replaced tables.
-        Raises `MapError`, `OutOfMemory`; nothing is entered then."""
+        """Enter pages in the tables; returns the pages that replace other tables, which walks may
+        still read. Raises `MapError`, `OutOfMemory`; nothing is entered then."""
 
     @abstractmethod
     async def _remove(self, mapping: Mapping) -> list[Page]:
-        """Remove the pages of a mapping from the tables; returns them."""
+        """Remove the pages of a mapping from the tables; returns these pages."""
 
     @abstractmethod
     async def _restrict(self, mapping: Mapping, *, read_only: bool) -> list[Page]:
@@ -152,14 +152,17 @@ class AddressSpace(ABC):
         size : bytes; defaults to all of the buffer's `room`.
         va : first virtual address; defaults to the lowest suitable free address from `above` up.
         page_size : 4 KiB, 64 KiB, 2 MiB or 512 MiB; defaults to the largest that divides both
-            addresses and the size, and for which there are free addresses. On request the last page
-            of 512 MiB may extend past the end of memory; accesses past the end fault.
+            addresses and the size, and for which there are free addresses. If 512 MiB is requested,
+            the last page may extend past the end of memory; accesses past the end fault.
+        read_only : writes fault.
+        privileged : accesses that are not privileged fault.
+        atomics : whether atomics are allowed.
+        name : name for messages; defaults to that of the buffer.
 
         Raises `MapError` if the range is not page-aligned, not free, or outside the address space
         or physical memory; `OutOfAddresses`; `OutOfMemory` if there is no room for a page table;
         `SpaceError` if the space is closed; `MemoryUseError` if the buffer is freed, too small, or
-        of another machine; `TypeError` for fractions.
-        Nothing is mapped then.
+        of another machine; `TypeError` for numbers that are not whole. Nothing is mapped then.
         """
         buffer = memory if isinstance(memory, Buffer) else None
         memory = memory if isinstance(memory, Buffer) else whole(memory, "memory")
@@ -275,15 +278,15 @@ class AddressSpace(ABC):
             self.closed = True
 
     async def unmap_all(self, buffer: Buffer) -> None:
-        """Unmap every mapping of a buffer, and complete an interrupted unmapping of the buffer.
-        Returns at once if there is neither."""
+        """Remove all mappings of a buffer, and complete an interrupted removal of one. Returns at
+        once if there is none of either."""
         if not self.has(buffer) and all(one.buffer is not buffer for one in self._retiring):
             return
         for mapping in tuple(self._by_buffer.get(buffer, ())):
             await self.unmap(mapping)
         await self.settle()
 
-    # -- questions ---------------------------------------------------------------------------------
+    # -- queries -----------------------------------------------------------------------------------
 
     def at(self, buffer: Buffer, offset: int = 0, size: int = 0) -> int:
         """Virtual address of byte `offset` of a buffer, in its first mapping in this space.
@@ -330,7 +333,7 @@ class AddressSpace(ABC):
         raise TranslationFault(self.name, self.asid, va, access, cause, context=self.describe(va))
 
     def describe(self, va: int) -> str:
-        """Describe a virtual address and the mapping at or below it, for messages."""
+        """Description of a virtual address and of the mapping at or below it, for messages."""
         if self._in_window(va, 1):
             return f"{va:#x} lies in the window of on-chip semaphores, which is not memory"
         before = self._before(va)

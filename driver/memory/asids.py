@@ -33,9 +33,11 @@ class AddressSpaces(Spaces):
     asids : number of ASIDs of the machine, 0 … `asids` - 1.
     reserved : ASIDs that are given only to spaces created with that number, for their lifetime.
 
+    Raises `ValueError` for less than 1 ASID, or a reserved one that the machine does not have.
+
     Members
     -------
-    passes_on : called with an ASID before it passes to another space.
+    passes_on : called with an ASID before it passes to another space; None: nothing is called.
     """
 
     def __init__(
@@ -59,8 +61,8 @@ class AddressSpaces(Spaces):
         self.passes_on: Callable[[int], Awaitable[None]] | None = None
 
     async def take_over(self) -> None:
-        """Unbind every ASID, whatever an earlier owner of the machine left bound. Call this
-        first."""
+        """Unbind all ASIDs, which an earlier owner of the machine may have left bound. Call this
+        first. Raises as `Mmu.unbind`."""
         for asid in range(self.asids):
             await self._mmu.unbind(asid)
 
@@ -72,8 +74,8 @@ class AddressSpaces(Spaces):
         memory: Memory | None = None,
         asid: int | None = None,
     ) -> AddressSpace:
-        """See `Spaces.create`. `asid`, a reserved one, is the space's own for its lifetime. Raises
-        `SpaceError` if it is not reserved or already taken."""
+        """See `Spaces.create`. `asid` : a reserved ASID, which belongs to the space for its
+        lifetime. Raises `SpaceError` if it is not reserved, or belongs to another space."""
         if asid is not None:
             self._check_reserved(asid)
         space = super().create(name, size=size, memory=memory)
@@ -110,7 +112,8 @@ class AddressSpaces(Spaces):
     async def acquire(self, space: AddressSpace) -> int:
         """Mark a space as in use and return its ASID, which it keeps until the matching `release`.
 
-        Raises `OutOfAsids` if all ASIDs are in use, `SpaceError` if the space is closed.
+        Raises `OutOfAsids` if all ASIDs are in use, `SpaceError` if the space is closed; and as
+        `Mmu.bind`.
         """
         async with self._lock:
             self.check(space)
@@ -121,8 +124,8 @@ class AddressSpaces(Spaces):
             return space.asid
 
     def release(self, space: AddressSpace) -> None:
-        """Drop one user, none of whose accesses is still in flight. Raises `SpaceError` if the
-        space has no users."""
+        """Drop one user of a space; none of its accesses may still be in flight. Raises
+        `SpaceError` if the space has no users."""
         if not self.users(space):
             raise SpaceError(f"{space} is released more often than acquired")
         self._users[space] -= 1
@@ -133,7 +136,8 @@ class AddressSpaces(Spaces):
 
     @asynccontextmanager
     async def use(self, space: AddressSpace) -> AsyncGenerator[int, None]:
-        """Acquire a space for the duration of a `with` block; yields its ASID."""
+        """Acquire a space for the duration of a `with` block; yields its ASID. Raises as
+        `acquire`."""
         asid = await self.acquire(space)
         try:
             yield asid
@@ -141,8 +145,8 @@ class AddressSpaces(Spaces):
             self.release(space)
 
     async def invalidate_all(self) -> None:
-        """Invalidate the translations of all ASIDs. Needed only if page tables were not written
-        through `AddressSpace`, but for example by an application."""
+        """Invalidate the translations of all ASIDs. Needed only after page tables have been written
+        by other means than `AddressSpace`, for example by an application."""
         await self._mmu.invalidate_all()
 
     # -- ASIDs -------------------------------------------------------------------------------------

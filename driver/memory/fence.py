@@ -35,7 +35,7 @@ class Fence:
         return (self.submitted + 1) & 0xFFFF_FFFF
 
     def advance(self) -> None:
-        """Note that the release with `following` was submitted."""
+        """Note that a release of value `following` was submitted."""
         self.submitted = self.following
 
     @property
@@ -119,16 +119,17 @@ class FencePool:
         return [Fence(page, at) for at in reversed(range(0, _PAGE_BYTES, FENCE_BYTES))]
 
     def give(self, fence: Fence) -> None:
-        """Return a fence that has no release or acquire outstanding. Its value is kept, as others
-        may still be about to read it; values that were never released are given out again."""
+        """Return a fence that has no release or acquire outstanding. Its payload is kept, since it
+        may still be read. The next user continues from it: values that were submitted but never
+        released are used again."""
         fence.submitted = fence.value
         self._free.append(fence)
 
     def retire(self, fence: Fence) -> None:
-        """Return a fence whose last release may be outstanding: the fence is given out again once
-        that release has executed. Acquires of its values still succeed then, as values only rise.
-        A fence whose release never executes, because its channel was closed before, is not given
-        out again: its 16 bytes are free once the space is closed.
+        """Return a fence with a release that may be outstanding. The fence is given out again once
+        its last release has executed; acquires of earlier values still succeed then, as values only
+        rise. If its channel is closed first, the release never executes and the fence is not given
+        out again; its 16 bytes are freed with the space.
         """
         self._retired.append(fence)
 
@@ -145,9 +146,8 @@ class FencePool:
         return len(self._pages)
 
     def end(self) -> None:
-        """Free the pages, once the space is closed. Pages still mapped in other spaces are left
-        for the next call, after these have been closed: acquires of their fences may not have been
-        executed yet."""
+        """Free the pages, once the space is closed. A page that is still mapped in other spaces is
+        left for a later call, as an acquire of one of its fences may not have executed yet."""
         self._free.clear()
         self._retired.clear()
         for page in [page for page in self._pages if not page.buffer.mappings]:
@@ -174,7 +174,8 @@ class FencePools:
             self._pools[space].retire(fence)
 
     def forget_closed(self) -> None:
-        """Call `FencePool.end` for closed spaces, whose pages other spaces may have had mapped."""
+        """Call `FencePool.end` for all closed spaces. To be called after each close, as the space
+        may have mapped pages of others."""
         for space, pool in [*self._pools.items()]:
             if space.closed:
                 pool.end()

@@ -59,12 +59,13 @@ class Page:
 
 
 class PageTables:
-    """Page tables of one address space; `root` is the page directory base.
+    """Page tables of one address space. `root` : page directory base, a physical byte address.
 
     Tables are created on first use and kept until `free`, except those that a larger page replaces.
-    `map`, `unmap` and `protect` return the pages whose old translations may be cached; the caller
-    must invalidate these pages, and the whole space after a `map` of 512 MiB pages. Until this is
+    `map`, `unmap` and `protect` return the pages whose old translations may be cached. The caller
+    must invalidate these pages; if `map` returns pages of 512 MiB, the whole space. Until this is
     acknowledged, walks may still read replaced tables, so their memory is kept until `release`.
+    Raises `OutOfMemory` if there is no room for the root.
     """
 
     def __init__(self, memory: Memory, name: str = "") -> None:
@@ -111,9 +112,11 @@ class PageTables:
         privileged: bool = False,
         atomics: bool = True,
     ) -> list[Page]:
-        """Map `size` bytes at `va` to physical memory at `pa`, in pages of one size.
+        """Map `size` bytes at virtual address `va` to physical memory at `pa`, in pages of one
+        size.
 
-        The last page of 512 MiB may extend past the end of memory: an access there faults.
+        With pages of 512 MiB, the last one may extend past the end of memory: an access there
+        faults.
 
         Raises `MapError` for an unknown page size, addresses or a size that are not multiples of
         it, addresses outside the address space or physical memory, and pages already mapped;
@@ -147,8 +150,8 @@ class PageTables:
         return replaced
 
     def unmap(self, va: int, size: int) -> list[Page]:
-        """Unmap a range. Raises `MapError` unless it is mapped throughout and starts and ends at
-        page boundaries."""
+        """Unmap `size` bytes at `va`. Raises `MapError` unless the range is mapped throughout and
+        starts and ends at page boundaries."""
         pages = self._mapped(va, size)
         for page in pages:
             self._store_page(page, self._place(page), 0)

@@ -82,7 +82,7 @@ class Buffer:
         return array if shape is None else array.reshape(shape)
 
     def fill(self, byte: int = 0) -> None:
-        """Set every byte to `byte`."""
+        """Set every byte to `byte`, 0 … 255. Raises `ValueError`, and `MemoryUseError` if freed."""
         self.write(bytes([byte]) * self.size)
 
     def free(self) -> None:
@@ -106,8 +106,8 @@ def page_for(size: int) -> int:
 
 class Memory:
     """First-fit allocator over bytes `base` … `end` - 1 (default: to the end) of the `size` bytes
-    of a machine's physical memory. Threads can share it: `driver.blocking` has those of the script
-    and one for the driver."""
+    of a machine's physical memory. It is thread-safe: with `driver.blocking`, the threads of the
+    script share it with that of the driver."""
 
     def __init__(
         self, machine: Machine, size: int, *, base: int = 0, end: int | None = None
@@ -150,7 +150,8 @@ class Memory:
 
     def allocate_pages(self, size: int, *, name: str = "") -> Buffer:
         """Allocate a buffer of `size` bytes for mapping: whole pages of `page_for(size)` bytes, or
-        smaller pages if there is no room for those. Raises `OutOfMemory`."""
+        smaller pages if there is no room for those. Raises `OutOfMemory`; `ValueError` for a size
+        below 1."""
         best = page_for(size)
         pages = [page for page in reversed(PAGE_SIZES) if page <= best]
         with self._lock:
@@ -163,8 +164,8 @@ class Memory:
         return buffer
 
     def reserve(self, address: int, size: int, *, name: str = "") -> Buffer:
-        """Allocate `size` bytes at a given address. Raises `MemoryUseError` if they are not
-        free."""
+        """Allocate `size` bytes at a given address. Raises `MemoryUseError` if they are not free,
+        `ValueError` for a size below 1."""
         if size <= 0:
             raise ValueError(f"size = {size}: a buffer has at least 1 byte")
         with self._lock:

@@ -38,7 +38,7 @@ class Ranges:
         return any(start <= address and address + size <= end for start, end in self._free)
 
     def take(self, address: int, size: int) -> None:
-        """Mark a free range as taken."""
+        """Take a range, which must be free."""
         remaining: list[tuple[int, int]] = []
         for start, end in self._free:
             if start <= address < end:
@@ -49,7 +49,7 @@ class Ranges:
         self._free = remaining
 
     def give(self, address: int, size: int) -> None:
-        """Mark a taken range as free again."""
+        """Free a range, which must be taken."""
         insort(self._free, (address, address + size))
         joined: list[tuple[int, int]] = []
         for start, end in self._free:

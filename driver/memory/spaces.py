@@ -1,4 +1,4 @@
-"""Interface to a device's address spaces, whose page tables belong to this process or to a
+"""Interface to a device's address spaces. Their page tables belong to this process or to a
 server."""
 
 from abc import ABC, abstractmethod
@@ -13,11 +13,11 @@ __all__ = ["Spaces"]
 
 
 class Spaces(ABC):
-    """Existing address spaces, by `AddressSpace.base`.
+    """The address spaces of a device that are not closed.
 
     Parameters
     ----------
-    memory : allocator of their buffers.
+    memory : allocator of the spaces' buffers.
 
     Members
     -------
@@ -46,7 +46,7 @@ class Spaces(ABC):
         memory : allocator of its buffers and, where the driver has them, of its page tables;
             default: that of all spaces.
 
-        Raises `OutOfMemory`.
+        Raises `OutOfMemory`; `ValueError` unless `size` is a multiple of 4 KiB up to 2^49.
         """
         space = self._made(name or f"space {self._count}", size, memory or self._memory)
         self._count += 1
@@ -60,7 +60,7 @@ class Spaces(ABC):
     async def close(self, space: AddressSpace) -> None:
         """Unbind a space, remove its mappings and free its page tables. Buffers are not freed.
         An interrupted call can be repeated. Raises `SpaceError` if the space is in use or already
-        closed."""
+        closed; and as `Mmu.unbind`."""
         async with self._lock:
             self.check(space)
             await self._leave(space)

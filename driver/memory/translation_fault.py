@@ -1,4 +1,5 @@
-"""Translation faults: the exception, and decoding of the machine's fault records (ASID-5, 6.4)."""
+"""Translation faults: the exception, and decoding of the machine's fault records (ASID-5, spec
+6.4)."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ __all__ = [
 ]
 
 HOST, SEMAPHORES, FIRST_ENGINE = 1, 2, 3
-"""Client numbers of the HUB: host, semaphore unit, first copy engine; one per copy engine."""
+"""Client numbers of the HUB: host, semaphore unit, first copy engine. Further engines follow."""
 
 _MOST_ENGINES = LIMITS["copy_engines"].high
 
@@ -83,7 +84,8 @@ class TranslationFault(Exception):
     space : name of the address space; None if unknown to the driver, or if the ASID was unbound.
     asid : ASID of the access; None if the driver found the fault itself in an unbound space.
     va : virtual byte address; the address of the page if the machine recorded the fault.
-    access, cause : plain numbers where the public tables have no name.
+    access, cause : type of the access and reason of the fault; plain numbers where the public
+        tables have no name.
     physical : whether `va` is a physical address.
     base : page directory base, a byte address; None if the driver found the fault itself, or if the
         ASID was unbound.
@@ -121,7 +123,7 @@ class TranslationFault(Exception):
 
     @property
     def requester(self) -> str:
-        """Name and numbers of the requester."""
+        """Name, if it has one, and numbers of the requester."""
         number = f"client {self.client} of {'HUB' if self.hub else f'GPC {self.gpc}'}"
         name = client_name(self.client) if self.hub and self.client is not None else ""
         return f"{name} ({number})" if name else number
