@@ -40,7 +40,7 @@ from signalbox.hw.registers import OBJECTS
 __all__ = ["Channel", "ChannelResources", "clear_errors", "disable", "stop"]
 
 POLL_CYCLES = 200
-"""Cycles between two polls, of GP_GET while the ring or its pushbuffer memory is full, and of a
+"""Cycles between two polls: of GP_GET while the ring or the pushbuffer memory is full, and of a
 channel that is being disabled."""
 
 STOP_CYCLES = 100_000
@@ -53,7 +53,7 @@ _HALF = 1 << 31
 
 
 async def disable(control: ControlPort, indices: Iterable[int]) -> None:
-    """Disable channels. Their tasks are killed, and their copies under way end."""
+    """Disable channels. Their tasks are killed; copies in flight are completed."""
     for index in indices:
         await control.write_channel(index, "CONTROL", ENABLE=0)
 
@@ -81,7 +81,8 @@ async def clear_error(
     control: ControlPort, index: int, clearing: Callable[[], None] = lambda: None
 ) -> None:
     """Clear a channel's error, if there is one. An enabled channel then resumes. `clearing` is
-    called just before: from then on, an interrupted call may have cleared it."""
+    called just before the first write: if the call is interrupted later, the error may be
+    cleared."""
     names = ("INTR_0", "INTR_1")
     # Read both before writing: a write may reveal the next error.
     pending = [await control.read_channel(index, name) for name in names]
@@ -152,9 +153,9 @@ class Channel(CommandChannel):
         submission. Call once. Submissions of other callers wait meanwhile, because GP_GET still
         belongs to the channel's previous start.
 
-        Raises `ChannelActive` if earlier work of the channel does not end; `OutOfAsids`;
-        `OutOfAddresses`; `OutOfMemory`. The channel's memory is then freed; after an interruption,
-        `close` frees it.
+        Raises `ChannelActive` if earlier work of the channel does not end; and as
+        `AddressSpaces.acquire`, `ComputeEngine.join` and `AddressSpace.allocate`. After an error,
+        the channel's memory is freed; after an interruption, `close` frees it.
         """
         async with self.turn():
             try:
@@ -228,9 +229,12 @@ class Channel(CommandChannel):
 
     async def close(self) -> None:
         """Disable the channel, clear its errors, and free its memory once the hardware no longer
-        uses it. Its tasks that have not ended are killed, and copies are no longer counted.
-        Submissions that wait for room, later ones, and waits for its work fail. An interrupted call
-        can be repeated. Raises `ChannelActive`."""
+        uses it.
+
+        Tasks that have not ended are killed. Counts of its copies are taken back from the counting
+        semaphores (`CopyCounts`). Submissions that wait for room, later submissions, and waits for
+        its work fail. An interrupted call can be repeated. Raises `ChannelActive`.
+        """
         self.closed = True
         try:
             async with self.turn(), self._checks:
@@ -247,9 +251,10 @@ class Channel(CommandChannel):
         await clear_errors(self.control, self.index)
 
     async def _take_back(self, address: int, count: int) -> None:
-        """Subtract a count from a semaphore. This starts the stopped channel again, as only the
-        machine can add in one step. The command is submitted after the start: from then on METHODS
-        tells whether it was executed, also after an interruption. Raises `ChannelActive`."""
+        """Subtract `count` from the semaphore at `address`. Only the machine can do this
+        atomically, so the stopped channel is started again. The command is submitted after the
+        start: then METHODS shows whether it has executed, even after an interruption. Raises
+        `ChannelActive`."""
         self._rewind()
         self._userd.fill(0)
         await self._start()
@@ -307,7 +312,8 @@ class Channel(CommandChannel):
 
     async def submit_segment(self, va: int, dwords: Sequence[int], *, sync: bool = False) -> None:
         """Submit a segment that the caller has written to virtual address `va` of the channel's
-        space. It must stay there until it has been executed. Raises `ChannelError` as `enqueue`."""
+        space. It must stay there until it has been executed. Raises `ChannelError` and
+        `DeviceError` as `enqueue`."""
         async with self.turn():
             self.check_open()
             while self._full():
@@ -404,7 +410,7 @@ class Channel(CommandChannel):
         return await self.control.read_channel(self.index, "METHODS")
 
     async def _executed(self) -> int:
-        """Number of methods executed since the channel's start, beyond 2^32, too."""
+        """Number of methods executed since the channel's start, not modulo 2^32."""
         ahead = await self.executed() - self._methods
         return self._methods + (ahead + _HALF) % (2 * _HALF) - _HALF
 
@@ -516,8 +522,10 @@ class Channel(CommandChannel):
         If the copy still faults, the channel stays halted and `failure` describes the new fault. If
         another copy has failed meanwhile (`ChannelError.more`), the channel stays halted for its
         error. Raises `RepeatError` if the copy cannot be repeated; `skip` then continues after it.
-        Raises `DeviceError` if the channel is closed. An interrupted call can be repeated; it
-        raises `RepeatError` if the error may have been cleared, but was not.
+        Raises `DeviceError` if the channel is closed.
+
+        An interrupted call can be repeated. If the interruption came just before the error was
+        cleared, the repeated call raises `RepeatError`: the copy is no longer known.
         """
         self.check_open()
         failure = await self.check()
@@ -587,15 +595,15 @@ class Channel(CommandChannel):
             await self._continue(copy)
 
     async def _continue(self, copy: LaunchedCopy | None = None) -> None:
-        """Clear the error, of `copy` if that has failed, after noting the method that replaces the
-        held one, if any."""
+        """Clear the error, after noting the method that replaces the held one, if any. `copy` : the
+        failed copy, if the error is that of a known copy."""
         if self._exchanged:
             await self._note_exchange()
         await clear_error(self.control, self.index, lambda: self._copies.over(copy))
 
     async def _note_exchange(self) -> None:
-        """Note the method that the machine holds now: an exchange may have been interrupted before
-        or after it took effect."""
+        """Note the method that the machine holds now. It is read back, as an exchange may have been
+        interrupted before or after it took effect."""
         held = await self.control.read_channel_fields(self.index, "METHOD0")
         data = await self.control.read_channel(self.index, "DATA0")
         executed = await self._executed()

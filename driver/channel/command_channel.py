@@ -1,5 +1,4 @@
-"""Interface of a channel to its streams, for channels of this process's machine and of a
-server's."""
+"""Interface of a channel to its streams, on a machine of this process or of a server."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ __all__ = ["CommandChannel"]
 
 
 class CommandChannel(ABC):
-    """Commands of one address space, executed in order.
+    """A channel: executes the commands of one address space in order.
 
     Several callers may submit. Submissions never interleave; they are served in order of arrival,
     even while there is no room.
@@ -55,7 +54,7 @@ class CommandChannel(ABC):
         """Maximum number of dwords of one submission."""
 
     def turn(self) -> AbstractAsyncContextManager[None]:
-        """Lock to be held for `enqueue`; granted in order of arrival."""
+        """Lock that the caller of `enqueue` must hold; granted in order of arrival."""
         return self._lock
 
     async def submit(self, commands: Pushbuffer | Sequence[int], *, sync: bool = False) -> None:
@@ -92,8 +91,9 @@ class CommandChannel(ABC):
 
     @abstractmethod
     async def raise_priority(self, priority: int) -> None:
-        """Raise the priority of the channel's compute methods to that of a launch, unless it is
-        already as high. It stays raised until the channel is closed. Raises `ValueError`."""
+        """Raise the priority of the channel's compute methods to `priority`, that of a launch,
+        unless it is already as high. It stays raised until the channel is closed. Raises
+        `ValueError` for a priority out of range."""
 
     # -- progress and errors -----------------------------------------------------------------------
 
@@ -112,8 +112,8 @@ class CommandChannel(ABC):
 
     @abstractmethod
     async def check(self) -> ChannelError | None:
-        """The error that halts the channel, if any, with the translation fault that caused it. The
-        channel continues after cancelled tasks that were killed."""
+        """The error that halts the channel, with the translation fault that caused it, if any; None
+        if it is not halted. The end of a cancelled task is no error: the channel then continues."""
 
     @abstractmethod
     async def resume(self) -> None:

@@ -79,16 +79,17 @@ class CopyCounts:
         )
 
     def outstanding(self, executed: int) -> dict[int, int]:
-        """Copies counted and not taken back after `executed` methods, by address."""
+        """Counts that have been added and not subtracted after `executed` methods, by address of
+        their semaphore; only positive ones."""
         counts = Counter(self._executed)
         for one in self._additions:
             counts[one.address] += one.amount if one.number < executed else 0
         return {address: count for address, count in counts.items() if count > 0}
 
     def restarted(self, executed: int) -> dict[int, int]:
-        """Count methods from 0, before the disabled channel is started again. Returns the copies
-        outstanding after the `executed` methods so far; they remain outstanding until taken back,
-        whatever METHODS is before the next addition is `submitted`.
+        """Number the methods from 0 again; call it before the disabled channel is restarted.
+        Returns the counts outstanding after the `executed` methods so far. They stay outstanding
+        until commands that take them back are `submitted` and executed.
         """
         counts = self.outstanding(executed)
         self._executed = Counter(counts)

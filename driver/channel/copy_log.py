@@ -1,4 +1,4 @@
-"""Log of the copies launched by a channel, so that a failed one can be identified and repeated.
+"""Log of the copies launched by a channel, to identify and repeat a failed one.
 
 The machine keeps only the LAUNCH_DMA data and the address of a failed copy.
 """
@@ -99,7 +99,7 @@ class LaunchedCopy:
 
     @property
     def map(self) -> ElementMap | None:
-        """Elements of a remapped copy."""
+        """Elements of a remapped copy; None for other copies."""
         if not self.field("remap"):
             return None
         return ElementMap(
@@ -204,6 +204,7 @@ class CopyLog:
         return next((x for x in reversed(running) if x.word == word and x.touches(va)), None)
 
     def over(self, copy: LaunchedCopy | None) -> None:
-        """Note that the channel continues after a failed copy."""
+        """Note that the channel continues after a failed copy: neither it nor an earlier one is
+        looked for again."""
         if copy is not None:
             self._over = copy.number

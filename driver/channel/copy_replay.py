@@ -24,7 +24,8 @@ class RepeatError(Exception):
 
 
 def move(copy: LaunchedCopy, space: AddressSpace, memory: Memory) -> None:
-    """Copy all bytes. Raises `TranslationFault` or `RepeatError` before any byte is copied."""
+    """Copy all bytes in software. Raises `TranslationFault` or `RepeatError` before the first byte
+    is written."""
     sources = _spans(copy.sources, copy.field("src_physical"), space, AccessType.READ)
     targets = _spans(copy.destinations, copy.field("dst_physical"), space, AccessType.WRITE)
     for address, size in (*sources, *targets):

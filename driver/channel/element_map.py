@@ -46,7 +46,8 @@ class ElementMap:
         return self.size * (unpack(RemapComponents, self.word)["num_src"] + 1)
 
     def applied(self, source: bytes, old: bytes) -> bytes:
-        """Destination elements, from all source elements and the contents so far."""
+        """New bytes of all destination elements, from the bytes of all source elements and the
+        `old` bytes of the destination."""
         new, step = bytearray(old), self.target_bytes
         for number, target in enumerate(self.targets):
             for place in range(self.size):

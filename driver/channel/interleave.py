@@ -78,7 +78,7 @@ class GroupSettings:
 
 
 def timeout_and_scale(span: int) -> tuple[int, int]:
-    """TIMEOUT and SCALE of a span: the smallest TIMEOUT << SCALE that is not less."""
+    """TIMEOUT (8 bits) and SCALE of the smallest TIMEOUT << SCALE that is not less than `span`."""
     scale = max(0, span.bit_length() - 8)
     timeout = -(-span >> scale)
     return (timeout, scale) if timeout < 256 else (128, scale + 1)
@@ -90,7 +90,7 @@ def unit_cycles(cycle_ns: int) -> int:
 
 
 def interleaved(groups: Mapping[_Group, GroupSettings]) -> list[_Group]:
-    """Groups in the order of a round, each as often as its level requires."""
+    """Groups in the order of their turns in a round, each as often as its level requires."""
     low, medium, high = (
         [group for group, settings in groups.items() if settings.level == level]
         for level in Interleave

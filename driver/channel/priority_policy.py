@@ -30,7 +30,7 @@ class Policy(Protocol):
 
     A policy counts a copy by additions to a counting semaphore (`Pushbuffer.add`: SEM_EXECUTE with
     IADD), which sum to 0 once the copy has ended. If a channel is closed before that, the driver
-    takes back those of the additions that have executed, and no other operations.
+    takes back the additions that have executed. It takes back no other operations.
 
     Members
     -------
@@ -80,7 +80,8 @@ class LevelledChannels:
         spread over the levels in order, the most urgent on the highest level.
 
     Streams of one level are assigned its usable channels in rotation. The lowest level has the
-    lowest channel numbers. Raises `PolicyError` for bad arguments.
+    lowest channel numbers. Raises `PolicyError` for bad arguments, `TypeError` for numbers that are
+    not whole.
     """
 
     semaphores = 0
@@ -142,7 +143,7 @@ class LevelledChannels:
         return self.levels - (count - 1 - urgency) * (self.levels - 1) // max(1, count - 1)
 
     def level_of_channel(self, channel: int) -> int:
-        """Internal priority of a channel."""
+        """Internal priority of a channel. Raises `PolicyError` for a channel without one."""
         for index, members in enumerate(self._channels):
             if channel in members:
                 return index + 1
@@ -160,10 +161,10 @@ class LevelledChannels:
         raise PolicyError(f"none of the channels of priority {priority} ({names}) is usable")
 
     def before_copy(self, channel: int, commands: Pushbuffer) -> None:
-        """Nothing."""
+        """Append nothing."""
 
     def after_copy(self, channel: int, commands: Pushbuffer) -> None:
-        """Nothing."""
+        """Append nothing."""
 
 
 class NoPriorityPolicy(LevelledChannels):

@@ -1,4 +1,4 @@
-"""The runlist of a machine (HOST-7): address spaces take turns with their channels.
+"""The runlist of a machine (HOST-7): its address spaces take turns.
 
     device = await Device.open(machine, scheduling="runlist")
     await device.runlist.configure(space, slice_ns=500_000, level=Interleave.HIGH)
@@ -130,9 +130,9 @@ class Runlist:
         slice_ns: int | None = None,
         level: Interleave | None = None,
     ) -> None:
-        """Change the slice or the level of the group of an address space; they last until the
-        space is closed. Raises `ValueError`, `DeviceError` if the list does not fit,
-        `RunlistRefused`."""
+        """Change the slice, in ns, or the level of the group of an address space; None: no change.
+        The settings last until the space is closed. Raises `ValueError` for values out of range,
+        `DeviceError` if the list does not fit, `RunlistRefused`."""
         async with self._lock:
             group = self._group(space)
             before = group.settings
@@ -146,10 +146,10 @@ class Runlist:
                 raise
 
     async def pause_polls(self, cycles: int) -> None:
-        """Set the pause, in cycles, after which failed acquires in memory are repeated while all
-        groups wait for such acquires; a channel's retry period takes precedence if it is longer
-        (HOST-5). The pause is rounded up, by less than 1 in 128. Raises `ValueError` for a pause
-        out of range."""
+        """Set the pause, in cycles, before a failed acquire in memory is repeated while all groups
+        wait for such acquires (HOST-5). A channel's own retry period applies instead if it is
+        longer. The pause is rounded up, by less than 1 in 128. Raises `ValueError` for a pause out
+        of range."""
         cycles = whole(cycles, "cycles")
         if not 0 <= cycles <= _MOST_PAUSE:
             raise ValueError(f"cycles = {cycles} is outside 0 … {_MOST_PAUSE}")
@@ -181,8 +181,8 @@ class Runlist:
         self._groups.pop(space, None)
 
     async def starved(self) -> bool:
-        """Whether, since the last call, all channels with work have waited at once for failed
-        acquires that let other groups run."""
+        """Whether, at some time since the last call, all groups with work were waiting for failed
+        acquires that let other groups run (ACQUIRE_SWITCH_TSG)."""
         status = await self._control.read_fields("RUNLIST_STATUS")
         # Not more: a bit that has been set since belongs to the next call.
         seen = {name: status[name] for name in ("ACQUIRE", "ACQUIRE_AND_ENG_IDLE")}
@@ -190,7 +190,7 @@ class Runlist:
         return bool(seen["ACQUIRE"])
 
     async def turn(self) -> AddressSpace | None:
-        """Address space that has the turn; None if there is none."""
+        """Address space with the turn; None if no group has it."""
         state = await self._control.read_fields("RUNLIST_STATE")
         found = (space for space, one in self._groups.items() if one.number == state["TSGID"])
         return next(found, None) if state["RUNNING"] else None
@@ -220,7 +220,7 @@ class Runlist:
             self._round = sum(used[space].settings.cycles(cycle_ns) for space in order)
 
     async def _submit(self, entries: list[int]) -> None:
-        """Have the machine read a list, and wait until it has."""
+        """Have the machine read a list, and wait until it has. Raises `RunlistRefused`."""
         # A cancelled call, or an earlier owner, may have left a list that is still being read.
         await self._read()
         data = b"".join(entry.to_bytes(ENTRY_BYTES, "little") for entry in entries)
@@ -239,7 +239,8 @@ class Runlist:
         self._entries = entries
 
     async def _read(self) -> None:
-        """Wait until the machine reads no list; free the memory of the last one."""
+        """Wait until the machine reads no list, and free the memory of the last one. Raises
+        `RunlistRefused`."""
         waited = 0
         while (await self._control.read_fields("RUNLIST_INFO"))["READING"]:
             if waited >= _PATIENCE_CYCLES:

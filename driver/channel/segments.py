@@ -1,4 +1,4 @@
-"""Pushbuffer memory of a channel, allocated in a circle."""
+"""Circular allocator for the pushbuffer memory of a channel."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class _Segment:
 
 
 class Segments:
-    """Segments of `size` bytes of memory, freed in the order in which they were placed."""
+    """Segments within `size` bytes of memory, freed in the order in which they were placed."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -26,15 +26,15 @@ class Segments:
         return len(self._segments)
 
     def place(self, entry: int, size: int) -> int | None:
-        """Allocate `size` bytes for submission number `entry`; returns their offset, None if there
-        is no room."""
+        """Allocate `size` bytes for submission number `entry`. Returns their offset in bytes; None
+        if there is no room."""
         start = self.room(size)
         if start is not None:
             self._segments.append(_Segment(entry, start, start + size))
         return start
 
     def room(self, size: int) -> int | None:
-        """Offset that `place` would return."""
+        """Offset that `place` would return, or None."""
         if not self._segments:
             return 0 if size <= self.size else None
         first, last = self._segments[0].start, self._segments[-1].end

@@ -10,7 +10,8 @@ from signalbox.hw.methods import AcquireTimer, pack
 __all__ = ["ChannelOptions", "ChannelSettings"]
 
 _LONGEST_TIMEOUT_NS = (0xFFFF << 15) * 1024
-"""Largest mantissa and exponent of the ACQUIRE register, in units of 1024 ns."""
+"""Longest timeout, in ns: the largest mantissa and exponent of the ACQUIRE register, which counts
+units of 1024 ns."""
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,7 @@ class ChannelSettings:
 
 
 class ChannelOptions(TypedDict, total=False):
-    """Fields of `ChannelSettings` that replace those of a device, for one channel."""
+    """Fields of `ChannelSettings` that replace those of the device, for one channel."""
 
     slice_cycles: int
     ring_entries: int
