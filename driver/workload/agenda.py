@@ -1,4 +1,5 @@
-"""Order in time of a workload's requests, some of which follow the ends of other work."""
+"""Carries out the requests of a workload in the order of their times. Some wait for other work to
+end."""
 
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -38,9 +39,10 @@ class Action:
     at : earliest cycle.
     act : carries the action out; returns False if it must be tried again later.
     stream : name of the stream to which it submits work; "" if to none.
-    delay : cycles after the end of all earlier work of the stream; None: it does not wait.
-    done : end of the action's work; None without work.
-    needs : ends of work that must be submitted before.
+    delay : minimum number of cycles from the end of all earlier work of the stream to the action;
+        None: it does not wait for that end.
+    done : end of the work that the action submits; None if it submits none.
+    needs : ends of the work that must be submitted before the action.
     """
 
     at: int
@@ -75,7 +77,7 @@ class Agenda:
             self._streams.setdefault(action.stream or number, deque()).append((number, action))
 
     async def run(self) -> None:
-        """Carry out all actions. Raises as they do."""
+        """Carry out all actions. Raises as they and `wait_until` do."""
         while self._streams:
             at, _, key = self._next()
             await self._wait_until(at)
@@ -93,7 +95,7 @@ class Agenda:
                 self._last[action.stream] = action.done
 
     def _next(self) -> tuple[int, int, object]:
-        """When to look at the next action, its number, and its queue."""
+        """Cycle in which to look at the next action, number of the action, and key of its queue."""
         later, found = self._now() + _LOOK_CYCLES, []
         for key, actions in self._streams.items():
             number, action = actions[0]
@@ -102,7 +104,7 @@ class Agenda:
         return min(found, key=lambda one: one[:2])
 
     def _due(self, action: Action) -> int | None:
-        """When an action is due; None if that is not known yet."""
+        """Cycle in which an action is due; None if it is not known yet."""
         if not all(end.recorded for end in action.needs):
             return None
         last = self._last.get(action.stream)

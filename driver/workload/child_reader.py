@@ -12,8 +12,11 @@ Kernels = list[tuple[Table, KernelSpec]]
 
 
 def adopt(kernels: Kernels, limits: LimitsSpec) -> Kernels:
-    """Give each child its parent, and the stream and count of its root: the [[kernel]] from which
-    it descends. A root waits for the data of all its descendants. Raises `WorkloadError`."""
+    """Complete the kernels: each child gets its parent, and the stream and count of its root, which
+    is the [[kernel]] from which it descends. A root waits for all data that its descendants read
+    from other work. Returns each root, followed by its descendants. Raises `WorkloadError` unless
+    each child has exactly one parent, the nesting depth suffices, and data are complete when they
+    are read."""
     family = _Family(kernels, limits)
     found = [one for table, spec in kernels if spec.stream for one in family.grown(table, spec)]
     for table, spec in kernels:
@@ -31,7 +34,7 @@ class _Family:
         self._parents: dict[str, str] = {}
 
     def grown(self, table: Table, root: KernelSpec) -> Kernels:
-        """A kernel of a stream, followed by its descendants."""
+        """The root with its dependencies, followed by its descendants."""
         below = list(self._below(table, root, 2))
         own = {spec.name for _, spec in below}
         self._check_order(table, root, own, set())
@@ -64,8 +67,9 @@ class _Family:
     def _check_order(
         self, table: Table, spec: KernelSpec, family: set[str], done: set[str]
     ) -> set[str]:
-        """Check that data from the same family are written by complete children, those of `done`.
-        Returns the names of the kernel and its descendants."""
+        """Check that a kernel and its descendants read data of the same family only from children
+        that are complete. `done` : names of the children that are complete before the launch of the
+        kernel. Returns the names of the kernel and its descendants."""
         for key, name in spec.sources.items():
             if name in family and name not in done:
                 raise table.error(f"args: {key} = {name!r}: that is not complete before it")

@@ -25,7 +25,7 @@ class ExpectedData:
     -------
     offset : first byte of the data in the buffer.
     pitch : bytes from line to line.
-    image : expected data, an array of lines of bytes.
+    image : expected data, an array of bytes with shape (lines, bytes per line).
     canvas : initial contents of the whole buffer.
     """
 
@@ -37,16 +37,17 @@ class ExpectedData:
 
     @property
     def words(self) -> np.ndarray:
-        """Copy of the data as 32-bit words."""
+        """The expected data as a new array of 32-bit words."""
         return self.image.reshape(-1).view(np.uint32).copy()
 
     def overwritten(self, words: np.ndarray) -> "ExpectedData":
-        """The same place in the buffer, with other data."""
+        """The same place in the buffer, with `words` (32 bits each) as expected data."""
         image = words.view(np.uint8).reshape(self.image.shape)
         return ExpectedData(self.buffer, self.offset, self.pitch, image, self.canvas)
 
     async def address_in(self, space: AddressSpace) -> int:
-        """Virtual address in a space. If the buffer is not mapped there, it is mapped read-only."""
+        """Virtual address in a space. If the buffer is not mapped there, it is mapped read-only.
+        Raises as `AddressSpace.map`."""
         if not space.has(self.buffer):
             await space.map(self.buffer, read_only=True)
         return space.at(self.buffer, self.offset)

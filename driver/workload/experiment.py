@@ -96,7 +96,7 @@ _NULL = "NULL stream"
 @dataclass
 class _Kernel:
     """A kernel of a benchmark. `delay` : cycles from the launch of the previous kernel to its own;
-    `waits` : whether also from the end of all earlier work of the stream."""
+    if it `waits`, from the end of all earlier work of the stream."""
 
     table: Table
     name: str
@@ -107,7 +107,8 @@ class _Kernel:
 
 @dataclass
 class _Benchmark:
-    """A benchmark: its stream, the kernels of one iteration, and their number."""
+    """A benchmark: its name, the kernels of one iteration, and the number of iterations. `null` :
+    whether it uses the NULL stream."""
 
     table: Table
     name: str
@@ -117,10 +118,11 @@ class _Benchmark:
 
 
 def tables(text: str, file: str) -> dict[str, Any]:
-    """The tables of a workload file with the same content. Raises `WorkloadError`."""
+    """The tables of a workload file with the content of experiment `text`. `file` names it in
+    errors. Raises `WorkloadError`."""
     try:
         content = json.loads(text)
-        json.dumps(content, ensure_ascii=False).encode()  # fails for halves of characters
+        json.dumps(content, ensure_ascii=False).encode()  # fails for unpaired surrogates
     except (ValueError, RecursionError) as error:
         raise WorkloadError(f"{file}: not JSON: {error}") from error
     if not isinstance(content, dict):
@@ -325,8 +327,8 @@ class _Experiment:
         return cycles
 
     def _launches(self, benchmark: _Benchmark, stream: str) -> list[dict[str, Any]]:
-        """All launches of a benchmark, in order. Each iteration begins after the end of the last
-        one."""
+        """The tables [[kernel]] of all launches of a benchmark, in order. Each iteration begins
+        after the end of the one before."""
         at, found = self._cycles(benchmark.table, "release_time"), []
         if len(benchmark.kernels) * benchmark.iterations > _MOST_KERNELS:
             raise benchmark.table.error(f"more than {_MOST_KERNELS} launches")
@@ -375,7 +377,8 @@ def _unique(name: str, taken: set[str]) -> str:
 
 
 def _policy(priorities: list[int]) -> dict[str, Any]:
-    """A channel per stream; without priorities if all streams have the same one."""
+    """The table [policy]: a channel per stream, without priorities if all streams have the same
+    one."""
     urgent = sum(priority < 0 for priority in priorities)
     if urgent in {0, len(priorities)}:
         return {"kind": "none", "levels": 1, "channels_per_level": [len(priorities)]}

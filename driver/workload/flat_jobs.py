@@ -50,10 +50,10 @@ class FlatJob:
 
     Members
     -------
-    algorithm : its kernels are launched by `step`, after `start`.
+    algorithm : the algorithm; after `start`, its `step` launches kernels.
     start : begins a run.
-    expected : its expected result.
-    data : its buffer that does not belong to the algorithm, or None.
+    expected : expected result.
+    data : buffer of the input, if the algorithm does not own it; else None.
     """
 
     algorithm: Flat

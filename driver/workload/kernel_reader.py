@@ -30,7 +30,7 @@ _KERNEL_KEYS = {item.name for item in fields(KernelSpec)} - {"shape", "parent"} 
 _CHILD_KEYS = {"name", "kernel", "grid", "block", "args", "policy", "sms"}
 
 _WORDS = 1 << 28
-"""Maximum number of 32-bit words that a pointer argument may need."""
+"""Maximum number of 32-bit words that a kernel may need at a pointer."""
 
 
 # Reading
@@ -60,7 +60,7 @@ def read_kernels(top: Table, streams: set[str], config: Config) -> list[tuple[Ta
 
 
 def _kernel(table: Table, default_name: str | None, stream: str) -> KernelSpec:
-    """A kernel of a stream; "": a child."""
+    """Read a kernel. `stream` : name of its stream; "" for a child."""
     reference = REFERENCES[table.text("kernel", None, tuple(REFERENCES))]
     given, cancelled = ("priority" in table.values), ("cancel_at" in table.values)
     spec = KernelSpec(
@@ -89,7 +89,8 @@ def _kernel(table: Table, default_name: str | None, stream: str) -> KernelSpec:
 
 
 def _check_end(table: Table, spec: KernelSpec) -> None:
-    """Check that the kernel ends, and is not cancelled unless it has no result."""
+    """Check that the kernel ends or is cancelled, and that it is cancelled only if it has neither a
+    result nor children. A kernel with children must have one block of one warp."""
     reference, cancel_at = spec.reference, spec.cancel_at
     if not reference.ends and not spec.stream:
         raise table.error(f"kernel = {spec.kernel!r} never ends, so it cannot be a child")
@@ -177,8 +178,8 @@ def _check_args(table: Table, spec: KernelSpec) -> None:
 
 
 def _check_timing(table: Table, spec: KernelSpec) -> None:
-    """Check that the numbers of "timing" fit its record, in whose first word there are also flags
-    for stores and launches."""
+    """Check that the numbers of "timing" fit its record. The first word of the record also has
+    flags for stores and launches."""
     given: dict[str, Any] = {name.lower(): value for name, value in spec.numbers.items()}
     try:
         TimingTask(**given).pack()
@@ -228,9 +229,10 @@ def check_kernels(
     by_name: Mapping[str, Spec],
     spaces: Mapping[str, str | None],
 ) -> None:
-    """Check that pointers lead to suitable data, which no other kernel overwrites.
+    """Check that pointers lead to suitable data, and that no other kernel overwrites these.
 
-    `by_name` has all work, `spaces` the address space of each stream. Raises `WorkloadError`.
+    `by_name` : all work. `spaces` : address space of each stream, by name; None: the device's own.
+    Raises `WorkloadError`.
     """
     for table, spec in kernels:  # first, as a kernel also waits for the data of its children
         for pointer, name in spec.sources.items():

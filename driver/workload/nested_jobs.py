@@ -1,5 +1,5 @@
-"""Algorithms of `driver.nested` in workload files: inputs from a seed, results by numpy and plain
-Python.
+"""Algorithms of `driver.nested` in workload files: random inputs, and their expected results,
+computed by numpy and plain Python.
 
     job = await ALGORITHMS["merge sort"].prepare(device, stream, numbers, 200, 1)
     task = await job.launch(priority=5)
@@ -53,7 +53,7 @@ Field = tuple[np.ndarray, int, int]
 """A field, the tolerance of its words, and the number of levels."""
 
 Graph = tuple[np.ndarray, np.ndarray]
-"""First edge of each vertex, and ends of all edges."""
+"""A graph in compressed rows: first edge of each vertex, and vertex to which each edge leads."""
 
 _TOLERANCE = 20
 """Maximum difference of words in a cell that is not rough."""
@@ -65,15 +65,15 @@ _LIGHT = 3
 """Maximum number of edges of the other vertices."""
 
 RECORD_BYTES = 4 * 2 * QMD_BYTES
-"""Memory for the record of a child and its arguments: the driver allocates records in chunks, each
-of which takes a page of four times its size."""
+"""Upper bound of the memory for the record of a child and its arguments, in bytes. The driver
+allocates records in chunks; a chunk takes a page of four times its size."""
 
 
 # Inputs and results
 
 
 def rough_field(numbers: np.random.Generator, size: int) -> np.ndarray:
-    """A field that is smooth but for a few spots."""
+    """A random field of `size` × `size` words, smooth but for two spots."""
     field = np.full((size, size), 1000, np.uint32)
     field += numbers.integers(0, 10, (size, size), np.uint32)
     for _ in range(2):
@@ -97,7 +97,7 @@ def refined(field: np.ndarray, tolerance: int, levels: int) -> np.ndarray:
 
 
 def graph(numbers: np.random.Generator, count: int, heavy: int) -> tuple[np.ndarray, np.ndarray]:
-    """A random graph in compressed rows. Two vertices have `heavy` edges, the others few or
+    """A random graph of `count` vertices. Two of them have `heavy` edges, the others few or
     none."""
     degrees = numbers.integers(0, _LIGHT + 1, count)
     degrees[numbers.choice(count, 2, replace=False)] = heavy
@@ -132,10 +132,10 @@ class NestedJob:
 
     Members
     -------
-    family : its children, and whether all of their launches were accepted.
-    launch : launches its first kernel.
-    expected : its expected result.
-    data : its buffer that does not belong to the family, or None.
+    family : its children, and the status of their launches.
+    launch : launches the root.
+    expected : expected result.
+    data : buffer of the input, if the family does not own it; else None.
     """
 
     family: Family
@@ -156,7 +156,7 @@ class NestedJob:
 
 
 def expected(buffer: Buffer, result: np.ndarray) -> ExpectedData:
-    """The result at the start of a buffer that has its initial contents."""
+    """The data expected in a buffer: `result` at its start, then its present contents."""
     image = np.ascontiguousarray(result, np.uint32).view(np.uint8).reshape(1, -1)
     return ExpectedData(buffer, 0, image.size, image, buffer.read())
 
@@ -165,8 +165,8 @@ def expected(buffer: Buffer, result: np.ndarray) -> ExpectedData:
 async def words_to_sort(
     device: Device, stream: Stream, numbers: np.random.Generator, n: int
 ) -> AsyncGenerator[tuple[Buffer, np.ndarray]]:
-    """Context for the preparation of a sort: a buffer with `n` random words and a guard, which is
-    freed if the preparation fails; and the words in order."""
+    """Context manager for the preparation of a sort. Yields a buffer of `n` random words and a
+    guard, and the sorted words. The buffer is freed if the preparation fails."""
     words = numbers.integers(0, 1 << 32, n + GUARD // 4, np.uint32)
     data = await device.upload(words, space=stream.space, name="words to sort")
     try:
@@ -177,13 +177,14 @@ async def words_to_sort(
 
 
 def field_to_refine(numbers: np.random.Generator, n: int, levels: int) -> tuple[Field, np.ndarray]:
-    """A rough field with its tolerance, and the level of each word's cell."""
+    """A rough field of side `n`, with its tolerance and number of levels; and the expected level of
+    each word's cell."""
     field = rough_field(numbers, n)
     return (field, _TOLERANCE, levels), refined(field, _TOLERANCE, levels)
 
 
 def graph_to_search(numbers: np.random.Generator, n: int) -> tuple[Graph, int, np.ndarray]:
-    """A graph, the vertex with most edges, and the distances from it."""
+    """A graph of `n` vertices, a vertex with most edges, and the distances from that vertex."""
     rows, columns = graph(numbers, n, _HEAVY)
     source = int(np.argmax(np.diff(rows)))
     return (rows, columns), source, distances(rows, columns, source)
@@ -214,7 +215,7 @@ async def _breadth_first(
 
 
 def pages(*sizes: int) -> int:
-    """Bytes of the pages of buffers."""
+    """Bytes of the pages that buffers of these sizes, in bytes, take."""
     pages = [(size, page_for(size)) for size in sizes]
     return sum(-(-size // page) * page for size, page in pages)
 
@@ -237,7 +238,8 @@ def _breadth_first_memory(n: int, levels: int) -> int:
 
 
 def search_memory(n: int) -> int:
-    """Memory of a graph, of the distances, and of the state of the search."""
+    """Upper bound of the bytes of a graph of `n` vertices, of the distances, and of the state of
+    the search."""
     edges = 2 * _HEAVY + (n - 2) * _LIGHT
     rows, columns, distances, state = 4 * (n + 1), 4 * (edges + 1), 4 * n, 8
     return pages(rows, columns, distances, state)
@@ -251,13 +253,13 @@ class Algorithm:
     -------
     kernels : all of its kernels, beginning with the root; their blocks have at most one warp.
     threads : threads of the root's only block.
-    least, most : limits of its size `n`.
+    least, most : limits of the size `n` of its input.
     words : number of 32-bit words of the result, by `n`.
     depth : nesting depth that it needs, by `n` and `levels`.
     memory : upper bound of the memory of a prepared job in bytes, without kernels and page tables,
         by `n` and `levels`.
-    prepare : prepares it on a stream, with random input of size `n`. Raises as the algorithm's own
-        `prepare`.
+    prepare : prepares a job, with arguments device, stream, random numbers, `n` and `levels`.
+        Raises as the `prepare` of the algorithm's class.
     """
 
     kernels: tuple[Kernel, ...]

@@ -45,7 +45,8 @@ def read_nested(
 
 
 def _check_machine(table: Table, spec: NestedSpec, config: Config) -> None:
-    """Check that the machine runs kernels, and that they can launch others unless it is flat."""
+    """Check that the machine runs kernels, and that they can launch others unless the algorithm is
+    flat."""
     if not config.compute:
         raise table.error(f"[machine] has sms = {config.sms}: it cannot run kernels")
     if config.timing_core:

@@ -4,8 +4,9 @@
     channels = 8
 
     [policy]                   # optional
-    kind = "priority"          # the published order; or "count-first": all levels are counted while
-                               # they wait; or "none": the same channels, bare copies
+    kind = "priority"          # the published order (COPY-20); or "count-first": copies of all
+                               # levels are counted while they wait; or "none": the same channels,
+                               # bare copies (`driver.channel.priority_policy`)
     levels = 2                 # internal priorities; default: as many as streams have
     channels_per_level = [1, 1]
     stream_priorities = 2
@@ -96,13 +97,19 @@
     priority = 5               # priority, at, after, count, period: as for kernels
 
 A dependency between two series of the same `count` is element by element: frame[2] after other[2].
-A dependency on a single copy or kernel applies to the whole series. A copy's memory is mapped in
-the address space of its stream; all spaces allocate the same addresses. With a `source` in another
-space, that memory is mapped in both. With `timing_core`, SMs only simulate time, and the only
-kernel is "timing" (`driver/kernels/timing.py`); without ACCESSES it needs no BASE. Copies and
-kernels use the result of a [[nested]] by its name, like a kernel's: the sorted words; the level of
-each word's cell; the distance of each vertex from the vertex with most edges.
-`driver.workload.replay` runs workloads. A file that ends in .json is a scheduling experiment
+A dependency on a single copy or kernel applies to the whole series.
+
+A copy's memory is mapped in the address space of its stream. All spaces allocate virtual addresses
+alike, so the same addresses occur in several of them. If a `source` is in another space, its memory
+is mapped in both.
+
+With `timing_core`, SMs only simulate time, and the only kernel is "timing"
+(`driver/kernels/timing.py`); without ACCESSES it needs no BASE.
+
+Copies and kernels use the result of a [[nested]] by its name, like that of a kernel: the sorted
+words; the level of each word's cell; the distance of each vertex from the vertex with most edges.
+
+`driver.workload.replay` runs workloads. A .json file is a scheduling experiment
 (`driver/workload/experiment.py`).
 """
 
@@ -253,7 +260,7 @@ def _policy(table: Table, streams: tuple[StreamSpec, ...], turns: TurnsSpec) -> 
 
 
 def _check_policy(workload: Workload, file: str) -> None:
-    """Check that the machine supports the policy."""
+    """Check that the machine supports the policy. Raises `WorkloadError`."""
     try:
         policy = workload.policy.make()
         if policy.semaphores > workload.config.counters:

@@ -18,10 +18,10 @@ class WorkRecord:
     stream, channel, priority : where and how it ran.
     requested : time of the request according to the file.
     submitted : time of the doorbell.
-    ready : the later of `submitted` and the end of its last dependency.
+    ready : the later of `submitted` and the end of the last dependency.
     completed : time of its end.
-    behind : series and index of all other work that it follows because of a NULL stream, in the
-        order of the channel's waits.
+    behind : (series, index) of the other work that it waits for because of a NULL stream, in the
+        order of these waits.
     """
 
     name: str
@@ -50,10 +50,15 @@ class CopyRecord(WorkRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class KernelRecord(WorkRecord):
-    """A kernel, with the parameters of its launch. `completed` is when the event after it was
-    recorded. Its task record was at virtual address `page` << 8 of address space `asid`.
-    `cancelled` : whether it was cancelled, because it had not ended by `KernelSpec.cancel_at`.
-    `step` : number of a kernel of a flat algorithm, from 1 on; 0 for others."""
+    """A kernel launched by the driver, with the parameters of its launch.
+
+    Members
+    -------
+    completed : time of the event after the kernel; for a flat algorithm, of the task's own end.
+    asid, page : its task record is at virtual address `page` << 8 of address space `asid`.
+    cancelled : whether it was cancelled, because it had not ended by `KernelSpec.cancel_at`.
+    step : number of a kernel of a flat algorithm, from 1 on; 0 for others.
+    """
 
     kernel: str
     asid: int
@@ -66,9 +71,9 @@ class KernelRecord(WorkRecord):
 
 @dataclass(frozen=True, kw_only=True)
 class ChildRecord:
-    """A kernel that kernels may launch, any number of times. Its task record is at virtual address
-    `page` << 8 of address space `asid`. `title` : its name in the file, with its index in a series;
-    "" for kernels of an algorithm."""
+    """A kernel that other kernels may launch, any number of times. Its task record is at virtual
+    address `page` << 8 of address space `asid`. `title` : its name in the file, with its index in a
+    series; "" for kernels of an algorithm."""
 
     title: str
     kernel: str

@@ -69,9 +69,9 @@ class Reference:
     -------
     words : minimum number of 32-bit words at each pointer; for the output, the exact number.
     output : parameter that points to the result; "" if there is none.
-    compute : applies the effect of the kernel to arrays.
+    compute : applies the effect of the kernel to the arrays among its arguments, in place.
     dimensions : maximum number of dimensions of grid and block.
-    follows : pointer parameter whose words are indices into it (`data = "permutation"`), or "".
+    follows : pointer parameter to an array of indices into itself (`data = "permutation"`), or "".
     optional : numbers that default to 0.
     spare : pointers that may be missing, each with the number that must then be 0.
     ends : whether it ends by itself; otherwise it must be cancelled.

@@ -23,7 +23,7 @@ class FaultRecord:
     name, index, stream : the copy and its stream.
     report : the driver's description of the fault.
     faulted : cycle at which the machine recorded the fault, from the start of the run.
-    resumed : cycle at which the page was mapped and the channel resumed.
+    resumed : cycle at which the page was mapped and the channel resumed, from the start of the run.
     """
 
     name: str
@@ -90,8 +90,8 @@ class Repairs:
                 await self._repair(channel, error)
 
     async def attend(self, error: ChannelError) -> None:
-        """Wait until the cause of an error is repaired. Raises the error if it is not a removed
-        mapping."""
+        """Wait until the cause of an error is repaired. Raises the error if its cause is not a
+        removed mapping; and as `look`."""
         self.check(error)
         channel = self._device.channels[error.channel]
         while True:
@@ -101,8 +101,8 @@ class Repairs:
             await self._device.machine.wait_cycles(_LOOK_CYCLES)
 
     async def wait_until(self, cycle: int) -> None:
-        """Wait until a machine cycle, carrying out repairs meanwhile, also in a series of short
-        waits. Raises as `look`."""
+        """Wait until a machine cycle, and carry out repairs meanwhile. A series of short waits
+        carries them out too. Raises as `look`."""
         machine = self._device.machine
         if self.pending and machine.now() - self._looked > _LOOK_CYCLES:
             await self.look()
@@ -113,7 +113,7 @@ class Repairs:
             await machine.wait_cycles(early)
 
     def check(self, error: ChannelError) -> None:
-        """Raise an error that is not due to a removed mapping."""
+        """Raise `error` if it is not due to a removed mapping."""
         self._find(error)
 
     def _find(self, error: ChannelError) -> _Missing:

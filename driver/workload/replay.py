@@ -50,8 +50,8 @@ _LISTS = "task lists"
 
 @dataclass(kw_only=True)
 class _Work:
-    """A copy or kernel of the run. `expected` : its result; None if it has none. `behind` : keys of
-    the work of other streams that it follows because of a NULL stream."""
+    """A copy, kernel or algorithm of the run. `expected` : its result; None if it has none.
+    `behind` : keys of the work of other streams that it waits for because of a NULL stream."""
 
     request: Request
     stream: Stream
@@ -81,9 +81,14 @@ class _Copy(_Work):
 
 @dataclass(kw_only=True)
 class _Kernel(_Work):
-    """A kernel with all its arguments. If the driver launches it, with its task and its record's
-    address >> 8 once it is submitted; otherwise it is prepared as a `child`. `status` : word that
-    it writes if a child is refused."""
+    """A kernel with all its arguments.
+
+    Members
+    -------
+    page, task : address >> 8 of its record, and its task, once the driver has launched it.
+    child : the prepared child, if a kernel launches it.
+    status : word that it writes if one of its own children is refused; None without children.
+    """
 
     spec: KernelSpec
     args: dict[str, int]
@@ -108,8 +113,8 @@ class _Kernel(_Work):
 
 @dataclass(kw_only=True)
 class _Nested(_Work):
-    """An algorithm with nested launches, prepared; once submitted, with the address of the first
-    kernel's record >> 8."""
+    """A prepared algorithm with nested launches. `page` : address >> 8 of the root's record, once
+    it is submitted."""
 
     spec: NestedSpec
     job: NestedJob
@@ -129,7 +134,8 @@ class _Step:
 
 @dataclass(kw_only=True)
 class _Flat(_Work):
-    """A flat algorithm, prepared. `steps` : its kernels so far."""
+    """A prepared flat algorithm. `begun` : whether its run has started. `steps` : its kernels so
+    far."""
 
     spec: NestedSpec
     job: FlatJob
@@ -148,9 +154,9 @@ _Any = _Copy | _Kernel | _Nested | _Flat
 class Replay:
     """One run of a workload on a device, under the device's policy.
 
-    One coroutine submits copies and kernels at their times (`Agenda`). Dependencies are events,
-    which the channels wait for. `seed` determines the random data. Under a `NoPriorityPolicy`,
-    kernels have no priorities either. The device must have the scheduling of the workload's policy.
+    One coroutine submits copies and kernels at their times (`Agenda`). Channels wait for the events
+    of dependencies. `seed` determines the random data. Under a `NoPriorityPolicy`, all kernels have
+    priority 0. The device must have the scheduling of the workload's policy.
     """
 
     def __init__(self, device: Device, workload: Workload, *, seed: int = 0) -> None:
@@ -238,7 +244,7 @@ class Replay:
                 await self._device.close_space(space)
 
     def _actions(self, order: Sequence[Request], start: int) -> list[Action]:
-        """Submissions and cancellations of a run that starts in machine cycle `start`."""
+        """Actions of a run that starts in machine cycle `start`: submissions and cancellations."""
         works = [self._work[request.key] for request in order]
         actions = [self._submission(work, start) for work in works if not work.is_child]
         for work in self._work.values():
@@ -324,8 +330,8 @@ class Replay:
                 await self._repairs.attend(error)
 
     async def _place(self, request: Request, parent: _Kernel | None = None) -> None:
-        """Allocate and fill the memory of a copy or kernel, in the address space of its stream. To
-        other work, a child ends with the [[kernel]] from which it descends."""
+        """Prepare a copy, kernel or algorithm: allocate and fill its memory in the address space of
+        its stream. A child has the end event of the [[kernel]] from which it descends."""
         spec = request.spec
         if isinstance(spec, CopySpec):
             work = await self._place_copy(request, spec)
@@ -446,7 +452,7 @@ class Replay:
         return space.at(buffer, spec.src_offset)
 
     async def _wait(self, work: _Any) -> None:
-        """Submit waits for the dependencies of a copy or kernel."""
+        """Let the stream of a copy, kernel or algorithm wait for its dependencies."""
         work.behind = self._before(work.request.spec.stream)
         for key in (*work.request.needs, *work.behind):
             await self._work[key].done.wait(work.stream)
@@ -526,8 +532,8 @@ class Replay:
         return True
 
     async def _cancel(self, kernel: _Kernel) -> bool:
-        """Cancel a kernel if it has not ended. Returns whether it has; otherwise its launch still
-        waits for other work, or for the repair of a fault."""
+        """Cancel a kernel if it has not ended. Returns whether it has ended now; if not, its launch
+        still waits for other work, or for the repair of a fault."""
         assert kernel.task is not None, "the action needs its launch"
         try:
             await kernel.task.cancel(patience=0)

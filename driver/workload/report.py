@@ -60,8 +60,8 @@ class Spread:
 
 
 def _group_head(runs: Runs, columns: int, first: int, *, gain: bool) -> list[object]:
-    """Heading with the names of the runs, each spanning `columns` columns, after `first` empty
-    ones."""
+    """Heading with the names of the runs, each above `columns` columns, after `first` empty
+    columns. `gain` : another empty column follows."""
     head: list[object] = [""] * first
     for name in runs:
         head += [name, *[None] * (columns - 1)]
@@ -72,7 +72,8 @@ def _group_head(runs: Runs, columns: int, first: int, *, gain: bool) -> list[obj
 
 
 def streams_table(runs: Runs) -> str:
-    """Copy latencies by stream."""
+    """Copy latencies by stream. With several runs, the gain is the mean latency of the baseline
+    divided by that of the first run."""
     compared = len(runs) > 1
     first = next(iter(runs.values()))
     rows = []
@@ -155,8 +156,8 @@ def faults(result: Result) -> str:
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A chain of series, each the source of the next. Frames pass through several streams; a stage
-    is the part of one stream."""
+    """A chain of series of copies, each the source of the next. A frame is one copy of each series.
+    A stage is the part of the chain in one stream."""
 
     series: tuple[CopySpec, ...]
 
@@ -174,12 +175,13 @@ class Pipeline:
         return found
 
     def stage_latencies(self, result: Result, stage: str) -> list[int]:
-        """Cycles of each frame from when the stage was ready to its end."""
+        """Cycles of each frame from the time when the stage was ready to the end of the stage."""
         series = self.stages[stage]
         return self._latencies(result, series)
 
     def frame_latencies(self, result: Result) -> list[int]:
-        """Cycles of each frame from when its first copy was ready to the end of its last."""
+        """Cycles of each frame from the time when its first copy was ready to the end of its last
+        one."""
         return self._latencies(result, self.series)
 
     def intervals(self, result: Result) -> list[int]:
@@ -194,8 +196,8 @@ class Pipeline:
 
 
 def pipeline(workload: Workload) -> Pipeline | None:
-    """The longest chain of series, if all have the same number of frames, more than one, and there
-    are several stages; else None."""
+    """The longest chain of series of copies; None unless all of its series have the same number of
+    frames, more than one, and it has several stages."""
     by_name = {spec.name: spec for spec in workload.copies}
     best: tuple[CopySpec, ...] = ()
     for spec in workload.copies:

@@ -25,7 +25,8 @@ machine."""
 
 @dataclass(frozen=True)
 class TurnsSpec:
-    """Scheduling of the channels, and the slice of groups without one of their own, in cycles."""
+    """Scheduling of the channels. `turn` : slice of groups without one of their own, in cycles;
+    None: the driver's."""
 
     scheduling: Scheduling = "flat"
     turn: int | None = None
@@ -61,7 +62,7 @@ def _turn(table: Table, config: Config) -> int | None:
 
 
 def _refuse_flat(table: Table, turns: TurnsSpec, *keys: str) -> None:
-    """Refuse settings of groups that do not exist."""
+    """Refuse settings of groups under flat scheduling, which has no groups."""
     for key in keys:
         if key in table.values and turns.scheduling == "flat":
             value = table.values[key]
@@ -69,8 +70,8 @@ def _refuse_flat(table: Table, turns: TurnsSpec, *keys: str) -> None:
 
 
 def with_runlist(workload: Workload, file: str, machine: Mapping[str, Any]) -> Workload:
-    """The workload on a machine with room for its runlist. `machine` : the table [machine]; without
-    `runlist_entries` there, the machine gets as many as the list needs, rounded up. Raises
+    """The workload on a machine with room for its runlist. `machine` : the table [machine]. If it
+    has no `runlist_entries`, the machine gets as many as the list needs, rounded up. Raises
     `WorkloadError` if there is no room."""
     if workload.policy.scheduling == "flat":
         return workload

@@ -71,8 +71,9 @@ class StreamSpec:
 
 @dataclass(frozen=True)
 class PolicySpec:
-    """[policy]; see `driver.channel.priority_policy.LevelledChannels`. `scheduling` : of channels.
-    `turn` : slice of time-slice groups, in cycles; None: the driver's."""
+    """[policy]; see `driver.channel.priority_policy.LevelledChannels`. `slice` : slice of each
+    channel, in cycles. `scheduling` : scheduling of the channels. `turn` : slice of each time-slice
+    group, in cycles; None: the driver's."""
 
     kind: str = "priority"
     levels: int = 1
@@ -88,7 +89,7 @@ class PolicySpec:
         return chosen(self.levels, self.channels_per_level, self.stream_priorities)
 
     def settings(self) -> ChannelSettings:
-        """Settings of all channels."""
+        """Channel settings with the slice of the policy. Raises as `ChannelSettings`."""
         return ChannelSettings(slice_cycles=self.slice)
 
 
@@ -102,7 +103,8 @@ class LimitsSpec:
 
 @dataclass(frozen=True)
 class CopySpec:
-    """One [[copy]], a series of `count` equal copies."""
+    """One [[copy]], a series of `count` equal copies. Members are the keys of the table; a
+    `size` is a `width`, with `height` 1."""
 
     name: str
     stream: str
@@ -134,14 +136,14 @@ class CopySpec:
 
 @dataclass(frozen=True)
 class KernelSpec:
-    """One [[kernel]], a series of `count` equal launches.
+    """One [[kernel]] or [[child]], a series of `count` equal launches.
 
-    `args` are numbers; for pointers the names of the copies and kernels that write the data; for
-    kernels that it launches, their names. `cancel_at` : cycle in which launches that have not ended
-    are cancelled, or None. `shared` : bytes per block beyond the kernel's own. `sms` : SMs that
-    take its blocks; None: all. `delay` : cycles from the end of all earlier work of the stream to
-    its launch; None: it does not wait. `starts` : first and last cycle in which its first warp may
-    start, or None. `parent` : the kernel that launches it, or None.
+    `args` : numbers; for pointers, names of the copies and kernels that write the data; for
+    children, names of the kernels. `cancel_at` : cycle in which launches that have not ended are
+    cancelled, or None. `shared` : bytes per block beyond the kernel's own. `sms` : SMs that take
+    its blocks; None: all. `delay` : cycles from the end of all earlier work of the stream to its
+    launch; None: it does not wait for that end. `starts` : first and last cycle in which its first
+    warp must start, or None. `parent` : name of the kernel that launches it, or None.
     """
 
     name: str
@@ -264,7 +266,7 @@ class NestedSpec:
 
     @property
     def memory(self) -> int:
-        """Memory of all its runs, in bytes, at most."""
+        """Upper bound of the memory of all its runs, in bytes."""
         memory = FLAT[self.kernel].memory if self.flat else self.algorithm.memory
         return self.count * memory(self.n, self.levels)
 
@@ -331,14 +333,14 @@ class Workload:
 
     @property
     def work(self) -> tuple[Spec, ...]:
-        """Copies, kernels, children included, and algorithms."""
+        """All copies, kernels (children included) and algorithms."""
         return (*self.copies, *self.kernels, *self.nested)
 
 
 @dataclass(frozen=True)
 class Request:
-    """Copy or kernel `index` of a series, requested in cycle `at`. `needs` gives (name, index) of
-    its dependencies."""
+    """A copy, kernel or run of an algorithm: number `index` of a series, requested in cycle `at`.
+    `needs` : (name, index) of its dependencies."""
 
     spec: Spec
     index: int
@@ -352,8 +354,8 @@ class Request:
 
 
 def requests(work: Sequence[Spec]) -> list[Request]:
-    """All copies and kernels in order of request, each after its dependencies, and requested no
-    earlier than these. Dependencies must have no cycles."""
+    """All requests in order of time. A request follows its dependencies, and its time is not before
+    theirs. Dependencies must have no cycles."""
     by_name = {spec.name: spec for spec in work}
     found: dict[tuple[str, int], Request] = {}
     chains: dict[str, int] = {}  # length of the longest chain of dependencies of each series
