@@ -6,9 +6,9 @@
         stream.synchronize()
 
 Driver objects that calls return, or that are members of others, block in the same way; numbers,
-arrays, buffers, memory and errors are as with asyncio. Threads can share a device; calls that have
-not returned by the end of the `with` block, and later ones, raise `ServerError`. So do calls in a
-process forked from the one that has connected.
+arrays, buffers, memory and errors are as with asyncio. Threads can share a device. Calls raise
+`ServerError` if they have not returned by the end of the `with` block, if they are made later, or
+in a process forked from the one that has connected.
 """
 
 import asyncio
@@ -40,9 +40,11 @@ __all__ = ["Blocking", "connect"]
 
 
 class Blocking:
-    """An object of the driver whose coroutines are run on an event loop until they end.
+    """An object of the driver with blocking calls: each coroutine runs on an event loop until it
+    ends.
 
-    It has the members and items of `inner`, and equals others of the same `inner`.
+    It has the members and items of `inner`, and equals other `Blocking` objects of the same
+    `inner`.
     """
 
     def __init__(self, inner: Any, loop: "_Loop") -> None:
@@ -99,7 +101,7 @@ class Blocking:
 
 @cache
 def _blocks(kind: type) -> bool:
-    """Whether objects of a class have coroutines, or contain tasks, which have some."""
+    """Whether objects of a class have coroutine methods, or contain tasks, which have some."""
     members = (inspect.getattr_static(kind, name) for name in dir(kind) if name[0] != "_")
     return kind is Tasks or any(map(inspect.iscoroutinefunction, members))
 
@@ -114,12 +116,12 @@ class _Loop:
         self._lock, self._ended = threading.RLock(), False
         self._process = os.getpid()
         self._thread.start()
-        # The thread stops without a word when Python ends: later calls would wait for ever.
+        # The thread stops silently when Python ends: later calls would wait for ever.
         atexit.register(self.end)
 
     def result(self, call: Coroutine[Any, Any, Any]) -> Any:
-        """Result of a call that is run on the loop. Raises `ServerError` if the loop ends first, or
-        in another process, which does not have the thread."""
+        """Run a call on the loop; returns its result. Raises `ServerError` if the loop ends first,
+        or in another process, which does not have the thread."""
         if self._elsewhere:
             call.close()
             raise ServerError(f"the device belongs to process {self._process}, not to this one")
@@ -134,8 +136,8 @@ class _Loop:
             raise ServerError("the device was closed during the call") from None
 
     def end(self) -> None:
-        """Stop the loop, behind the begin of all calls given to it: those in progress end. Does
-        nothing if it has ended, or in another process."""
+        """Stop the loop and cancel the calls in progress. All calls given to it earlier have begun
+        by then. Does nothing if it has ended, or in another process."""
         if self._elsewhere or self._ended:
             return
         atexit.unregister(self.end)
@@ -163,8 +165,8 @@ def _plain(value: Any) -> Any:
 def connect(
     path: str | Path, name: str = "", memory: int = 0, start: Sequence[str] | None = None
 ) -> Generator[Any]:
-    """A device of the server at `path` for the duration of a `with` block; see `Device.connect`.
-    At its end the device is closed."""
+    """A device of the server at `path` for the duration of a `with` block, which closes it at its
+    end. Parameters and errors are those of `Device.connect`."""
     loop = _Loop()
     try:
         device = loop.result(Device.connect(path, name, memory, start))

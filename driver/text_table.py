@@ -33,8 +33,9 @@ def times(baseline: float, value: float) -> str:
 
 
 def table(rows: Sequence[Sequence[object]], *heads: Sequence[object]) -> str:
-    """Rows as aligned text: the first column left-aligned, the others right-aligned. A heading that
-    spans several columns is followed by None for each further column."""
+    """Rows as aligned text, below the heading rows `heads`: the first column left-aligned, the
+    others right-aligned. In all heading rows but the last, a heading may span several columns; it
+    is followed by None for each further column."""
     cells = [[str(cell) for cell in row] for row in rows]
     lowest = [str(cell) for cell in heads[-1]]
     columns = range(len(lowest))
