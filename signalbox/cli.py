@@ -1,11 +1,12 @@
-"""The command `signalbox`: what the Makefile of the repository does, in any folder.
+"""The command `signalbox`: tools of the repository's Makefile, for use in any folder.
 
     signalbox sim [WORKLOAD] [options]
     signalbox serve [options]
     signalbox verilog [options]
     signalbox COMMAND --help
 
-What is built lies in `sim_build` of the current folder (`SIGNALBOX_BUILD`: elsewhere).
+Builds go to the folder named by `SIGNALBOX_BUILD`; by default to `sim_build` in the current folder,
+or at the top of the checkout if the current folder is inside it.
 """
 
 import importlib
@@ -24,7 +25,7 @@ _COMMANDS = {
     "synth": ("signalbox.tb.tools.synth", "report size and clock on an ECP5 (extra `check`)"),
     "prove": ("signalbox.tb.proofs.run", "run proofs with SymbiYosys (extra `check`)"),
 }
-"""Module and description of each."""
+"""Module and description of each command."""
 
 
 def main() -> int:
@@ -40,7 +41,7 @@ def main() -> int:
         )
         return 2
     sys.argv[:2] = [f"signalbox {name}"]
-    sys.path.insert(0, "")  # a core, say, from the current folder
+    sys.path.insert(0, "")  # for imports from the current folder, of a core, say
     module = importlib.import_module(_COMMANDS[name][0])
     return module.main() or 0
 

@@ -30,7 +30,7 @@ _WORDS = (
     *(KernelWord.CONSTANTS_LOW, KernelWord.CONSTANTS_HIGH),
     KernelWord.BLOCK_XY,
 )
-"""The words of a kernel row that the core stores."""
+"""Words of a kernel row that the core stores."""
 
 _CAUSES = {MemoryStatus.BUS: CoreCause.MEMORY_BUS, MemoryStatus.FAULT: CoreCause.MEMORY_FAULT}
 

@@ -14,7 +14,7 @@ WORKLOAD = Path(__file__).with_name("adders.toml")
 
 
 def test_own_core():
-    """Runs on the machine of the workload, so both tests share a build."""
+    """The tests run on the machine of the workload, so one build serves both."""
     simulate_top(
         Signalbox(machine(load(WORKLOAD)), AdderCore),
         "cocotb_adders",

@@ -40,7 +40,8 @@ def wait_for(socket: Path, server: subprocess.Popen[bytes]) -> None:
 
 
 def main() -> int:
-    """Returns 0 if both programs that were left alone succeeded, and nothing is left of any."""
+    """Run the example, until the server has nothing left of any program. Returns 0 if the server
+    and the two programs that are not killed end without an error."""
     TIMELINE.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         socket = Path(folder) / "server" / "socket"

@@ -1,4 +1,4 @@
-"""The programs, from pytest."""
+"""Tests of the programs in this folder."""
 
 import subprocess
 import sys
@@ -10,7 +10,7 @@ from signalbox.tb.simulation.sizes import COMPUTE, options
 
 
 def test_machine():
-    """It is that of `make sim`."""
+    """The machine of the example is that of `make sim`."""
     assert run.MACHINE.split() == options(COMPUTE)
 
 
