@@ -113,8 +113,8 @@ class Ignored:
 
 @dataclass
 class SubDevices:
-    """Sub-device masks of a channel. `active` : whether the mask in use includes device 0.
-    `stored` : whether the stored mask does."""
+    """Sub-device masks of a channel. `active` tells whether the mask in use includes device 0,
+    `stored` whether the stored mask does."""
 
     active: bool = True
     stored: bool = True
@@ -293,9 +293,9 @@ def decode(
 ) -> Iterator[Method | Ignored | Directive | Malformed]:
     """Decode one segment, in order. Dwords that cannot be decoded are yielded as `Malformed`.
 
-    `objects` : classes bound at the start, by subchannel; the mapping is not changed. `masks` :
-    sub-device masks at the start, changed in place; default: those of a new channel. After a
-    malformed header, decoding continues with the next dword.
+    `objects` has the classes bound at the start, by subchannel; it is not changed. `masks` has the
+    sub-device masks at the start (default: those of a new channel), and is changed in place. After
+    a malformed header, decoding continues with the next dword.
     """
     bound = dict(objects or {})
     masks = masks or SubDevices()

@@ -294,8 +294,8 @@ class Pushbuffer:
         wide: bool = False,
         switch: bool = True,
     ) -> "Pushbuffer":
-        """Block the channel until the semaphore meets the condition of `operation` (spec 2.2).
-        `switch` : with a runlist, other groups may run meanwhile."""
+        """Block the channel until the semaphore meets the condition of `operation` (spec 2.2). With
+        `switch` and a runlist, other groups may run meanwhile."""
         return self.semaphore(operation, address, payload, wide=wide, switch=switch)
 
     def release(

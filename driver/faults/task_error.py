@@ -29,8 +29,8 @@ _CHECKS = {
 
 @dataclass(frozen=True)
 class Ancestor:
-    """A kernel with a failed or refused descendant. `kernel` : its name; empty if unknown.
-    `record` : virtual address of its task record."""
+    """A kernel with a failed or refused descendant. `kernel` is its name, empty if unknown;
+    `record` is the virtual address of its task record."""
 
     kernel: str
     record: int

@@ -231,8 +231,8 @@ def check_kernels(
 ) -> None:
     """Check that pointers lead to suitable data, and that no other kernel overwrites these.
 
-    `by_name` : all work. `spaces` : address space of each stream, by name; None: the device's own.
-    Raises `WorkloadError`.
+    `by_name` has all work; `spaces` has the address space of each stream, None for the device's
+    own. Raises `WorkloadError`.
     """
     for table, spec in kernels:  # first, as a kernel also waits for the data of its children
         for pointer, name in spec.sources.items():

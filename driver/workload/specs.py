@@ -138,7 +138,7 @@ class CopySpec:
 class KernelSpec:
     """One [[kernel]] or [[child]], a series of `count` equal launches.
 
-    `args` : numbers; for pointers, names of the copies and kernels that write the data; for
+    `args` are numbers; for pointers, names of the copies and kernels that write the data; for
     children, names of the kernels. `cancel_at` : cycle in which launches that have not ended are
     cancelled, or None. `shared` : bytes per block beyond the kernel's own. `sms` : SMs that take
     its blocks; None: all. `delay` : cycles from the end of all earlier work of the stream to its
@@ -340,7 +340,7 @@ class Workload:
 @dataclass(frozen=True)
 class Request:
     """A copy, kernel or run of an algorithm: number `index` of a series, requested in cycle `at`.
-    `needs` : (name, index) of its dependencies."""
+    `needs` has (name, index) of its dependencies."""
 
     spec: Spec
     index: int
