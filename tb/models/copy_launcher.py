@@ -88,7 +88,8 @@ class Inputs:
     working : channels that keep their reservation.
     ready : engines that accept a command.
     done : completion offered by each engine, or None.
-    reserve, release : channel for which an engine is reserved; whose reservation ends.
+    reserve : channel for which an engine is reserved.
+    release : channel of which the reservation ends.
     taken : the record of a failed copy is taken.
     """
 
@@ -113,7 +114,7 @@ class Outputs:
     queue : whether each channel can queue another copy; None, no meaning, without a copy.
     copying, counts : channels with outstanding copies; number of them per channel.
     failed : record of a failed copy that is offered.
-    started, finished : engines that get a copy; whose completion is accepted.
+    started, finished : engines that get a copy; engines of which a completion is accepted.
     commands : bits of the command offered to each engine, or None.
     stops : whether each engine must stop its copy; None, no meaning, without a copy.
     """

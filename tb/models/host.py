@@ -270,8 +270,8 @@ class HostModel:
         return sorted(able, key=lambda index: self.channels[index].received)
 
     def run(self, choose: Callable[[Sequence[int]], int] = lambda ready: ready[0]) -> None:
-        """Execute until no channel can proceed. `choose` : returns the channel of the next step,
-        one of its argument."""
+        """Execute until no channel can proceed. `choose` : gets the channels in `ready`, and
+        returns the channel of the next step."""
         while ready := self.ready():
             self.step(choose(ready))
 

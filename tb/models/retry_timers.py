@@ -9,8 +9,8 @@ from dataclasses import dataclass
 __all__ = ["CYCLE_BITS", "UNIT_BITS", "Arm", "Timer", "TimersModel"]
 
 CYCLE_BITS, UNIT_BITS = 24, 32
-"""Width of the comparison of times in cycles, in timeout units. `due` lies less than half of this
-range ahead."""
+"""Number of bits in which times in cycles, and times in timeout units, are compared. `due` lies
+less than half of the range ahead."""
 
 
 @dataclass(frozen=True)
