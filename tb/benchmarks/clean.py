@@ -32,7 +32,7 @@ CORE = {
 """Configuration of the supplied core, alone."""
 
 LATENCY = 20
-"""Memory latency."""
+"""Memory latency in cycles."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Block:
 BLOCKS = (Block(1, 16, 0), Block(2, 8, 1024))
 
 STATES = {"new": "never used", "dirty": "written by others"}
-"""Registers and shared memory that the block gets."""
+"""History of the registers and shared memory that the block gets."""
 
 WRITES = {
     "mov": "mov r{register}, 7",
@@ -61,7 +61,8 @@ MASKS = {"all": 0xFFFF_FFFF, "half": 0x0000_FFFF, "every other": 0x5555_5555}
 """Active lanes."""
 
 FIRST, AGAIN = "first", "again"
-"""The registers have not been written by their warp, or by such an instruction before."""
+"""`FIRST`: the registers have not been written by their warp before. `AGAIN`: they have been
+written by the same instruction before."""
 
 _TITLE = f"""\
 Cycles of the supplied core, alone: {CORE["sm_warps"]} hardware warps, {CORE["lanes"]} lanes,

@@ -25,8 +25,8 @@ FAR = 100
 PAGE = 4096
 
 SAMPLES, LOW_COPIES = 96, 320
-"""Numbers of copies: urgent ones, each submitted at a different time within a low copy; and low
-ones, enough for all of these."""
+"""Numbers of urgent and of low copies. Each urgent copy is submitted at a different time within a
+low copy; there are enough low copies for all urgent ones."""
 
 
 def one_nop() -> Pushbuffer:
@@ -145,8 +145,8 @@ async def doorbell(dut):
 
 
 async def copies(dut, count: int, size: int) -> tuple[int, int]:
-    """Cycles from the end of the first of `count` pipelined copies to the end of the last, and
-    cycles of the first alone."""
+    """Returns the cycles from the end of the first of `count` pipelined copies to the end of the
+    last, and the cycles of the first alone. `size` : bytes of a copy."""
     tb = await MachineTestbench.start(dut, read_latency=FAR, write_latency=FAR)
     channel = await tb.channel(0)
     ((dst, src),) = tb.copies(1, size)

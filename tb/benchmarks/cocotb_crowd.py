@@ -65,10 +65,10 @@ _CLOCK = assemble("""
 
 @dataclass
 class Crowd:
-    """A kernel whose warps each launch `CHILDREN` of `below`, in order, and store the times at
-    which they launched them, got the last answer and were told that all children of their block
-    are complete, and an OR of all answers. Without `below`: one thread that stores the time at
-    which it began."""
+    """A kernel. Each of its warps launches `CHILDREN` of the kernels `below`, in order. Then it
+    stores three times and an OR of all answers. The times are those of its launches, of the last
+    answer, and of the completion of all children of its block. Without `below`, the kernel is one
+    thread that stores the time at which it began."""
 
     number: int
     below: tuple[Launch, ...] = ()
@@ -108,8 +108,8 @@ class Crowd:
 @cocotb.test()
 @cocotb.parametrize(latency=LATENCIES)
 async def all_warps(dut: Any, latency: int) -> None:
-    """All warps of all SMs launch children and wait for them; run once before to fill the
-    caches."""
+    """All warps of all SMs launch children and wait for them. The second run is measured; the first
+    one fills the caches."""
     tb = ComputeTestbench(dut, latency, pace=1.0)
     tb.timeout = 500_000
     tb.context(0, range(CONFIG.asids), nesting=2)

@@ -130,7 +130,8 @@ async def measured(host: Host, trace: TraceFile, job: Job) -> tuple[int, int]:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize((("name", "size", "latency"), CASES))
 async def versions(dut: Any, name: str, size: int, latency: int) -> None:
-    """Both versions of an algorithm, each run once before to fill the caches."""
+    """Both versions of an algorithm. The second run of each is measured; the first one fills the
+    caches."""
     job = JOBS[name](np.random.default_rng(SEED), size)
     host = await Host.start(dut)
     dut.memory.read_latency.value = dut.memory.write_latency.value = latency

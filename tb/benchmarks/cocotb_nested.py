@@ -52,9 +52,9 @@ _CLOCK = assemble("""
 
 @dataclass
 class Clocks:
-    """A kernel of one thread. Without children, it stores the time at which it began; with
-    `children`, the times at which it launched them, got the last answer, and all were complete, and
-    the answers."""
+    """A kernel of one thread. Without `children`, it stores the time at which it began. With
+    `children`, it launches them, and stores the answers and three times: of the launches, of the
+    last answer, and of the completion of all children."""
 
     number: int
     children: tuple[Launch, ...] = ()
@@ -94,7 +94,8 @@ class Clocks:
 @cocotb.test()
 @cocotb.parametrize(count=COUNTS, latency=LATENCIES)
 async def launches(dut: Any, count: int, latency: int) -> None:
-    """A warp launches children and waits for them; run once before to fill the caches."""
+    """A warp launches children and waits for them. The second run is measured; the first one fills
+    the caches."""
     tb = ComputeTestbench(dut, latency, pace=1.0)
     tb.context(0, range(CONFIG.asids), nesting=2)
     await tb.start()

@@ -172,7 +172,7 @@ def away(events: list[Event]) -> list[int]:
 @cocotb.test(**LIMIT)
 @cocotb.parametrize(way=LOSS)
 async def loss(dut, way: str):
-    """A kernel, some of whose blocks are stopped in favour of urgent ones."""
+    """A kernel of which some blocks are stopped in favour of urgent ones."""
     tb = await MachineTestbench.start(dut)
     computer, channels, spaces = await begin(tb, WAYS.get(way, False))
     low, urgent = loss_grid(), loss_urgent()

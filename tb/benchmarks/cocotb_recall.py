@@ -36,8 +36,8 @@ LOW, HIGH = 1, 10
 
 
 async def play(tb: MachineTestbench, turn: int) -> list[Event]:
-    """An urgent kernel arrives while both SMs are full; returns all events until it is over. It has
-    run once before."""
+    """An urgent kernel, which has run once before, arrives while both SMs are full. Returns all
+    events until it is over."""
     computer = await Computer.start(tb, log_size=LOG_SIZE)
     spaces = [await computer.space(1, 0, 1), await computer.space(2, 2)]
     first, second, third = [await computer.channel(n, 1 + n // 2) for n in range(3)]
@@ -56,7 +56,8 @@ async def play(tb: MachineTestbench, turn: int) -> list[Event]:
 
 
 def ends(events: Iterable[Event]) -> list[int]:
-    """Cycles in which blocks on the short ones' SM are over; the urgent one counts as several."""
+    """Cycles in which blocks on the SM of the short blocks are over. The urgent block counts as
+    several."""
     slots: dict[int, int] = {}
     warps: Counter[int] = Counter()
     found = []

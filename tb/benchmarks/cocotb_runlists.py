@@ -61,9 +61,8 @@ async def busy_turns(dut, order: Sequence[Group], cycles: int) -> list[Turn]:
 
 
 async def shares(dut, order: Sequence[Group]) -> dict[int, int]:
-    """Share of each group in the methods of whole rounds, in thousandths. The trace merges
-    consecutive turns of a group, so rounds are counted from the first turn of the rarest group
-    on."""
+    """Share of each group in the methods of whole rounds, in thousandths. Rounds are counted from
+    the first turn of the rarest group on, as the trace merges consecutive turns of a group."""
     found = await busy_turns(dut, order, 8 * len(order) * SLICE)
     count = Counter(one.tsgid for one in order)
     rarest = min(count, key=lambda tsgid: count[tsgid])
@@ -181,7 +180,7 @@ def flat_shares(found: Sequence[Turn], count: int) -> list[int]:
 
 
 def rounds_of(found: list[Turn]) -> list[Turn]:
-    """Without the turns behind the last complete round, and those before the first."""
+    """The turns of complete rounds: all before the last turn of the group that has the first."""
     first = [place for place, turn in enumerate(found) if turn.group is found[0].group]
     return found[: first[-1]]
 
@@ -197,7 +196,7 @@ async def flat_by_slice(dut, pair: tuple[int, int]):
 
 @cocotb.test(**LIMIT)
 async def flat_by_arrival(dut):
-    """Shares of channels alike, all of whose commands were received at once."""
+    """Shares of equal channels with commands that were all received at once."""
     tb = await flat_busy(dut, [SLICE] * 3)
     found = await flat_turns(tb, 3, 24 * SLICE)
     shares = flat_shares(rounds_of(found), 3)
@@ -215,8 +214,8 @@ async def flat_gaps(dut, cycles: int):
 
 
 async def fed(tb: MachineTestbench, slices: Sequence[int]) -> None:
-    """Channels with these slices, each of which gets a further command of `SLICE` methods as soon
-    as it has begun its last one."""
+    """Set up channels with these slices. Each gets a further command of `SLICE` methods as soon as
+    it has begun its last one."""
     dwords = nops(*range(SLICE)).dwords
     channels = [
         await tb.channel(number, slice_cycles=cycles) for number, cycles in enumerate(slices)

@@ -11,7 +11,7 @@ MOST_TASKS = 32
 """Number of channels, of slots, and of blocks that fit on the SMs."""
 
 LOG_SIZE = 7
-"""Lists of 128 places, some of which are reserved for returning tasks, one per row."""
+"""log2 of the 128 places of a list. Of these, one per row is reserved for a returning task."""
 
 MACHINE = Config(
     channels=MOST_TASKS,
@@ -25,13 +25,14 @@ MACHINE = Config(
     memory_bytes=MEMORY_BYTES,
     trace=True,
 )
-"""Machine whose SMs have 16 hardware warps and 8 block slots each; TLBs have their default size."""
+"""Machine with 16 hardware warps and 8 block slots per SM, and with TLBs of the default size."""
 
 PAIR = replace(MACHINE, sms=2)
 """The same machine with two SMs."""
 
 SAVING = replace(MACHINE, save_places=2 * MACHINE.sms * MACHINE.sm_blocks)
-"""The same machine, which saves stopped blocks: room for all blocks of two contexts."""
+"""The same machine with preemption of blocks, and with save places for all blocks of two
+contexts."""
 
 SAVE_AREA = SAVING.save_places * SAVING.place_bytes
-"""Bytes of its memory for saved blocks."""
+"""Bytes of memory for the saved blocks of `SAVING`."""

@@ -44,7 +44,7 @@ class Grid:
         return {ARGUMENTS: self.timing.record()}
 
     def launch(self) -> dict[str, Any]:
-        """Fields of its task record."""
+        """Fields of the task record."""
         return {
             "program": 0,
             "constants": ARGUMENTS,
@@ -57,7 +57,7 @@ class Grid:
         }
 
     def stores(self) -> Iterator[tuple[int, bytes]]:
-        """Address and data of each beat written by its warps."""
+        """Address and data of each beat written by the warps."""
         timing = self.timing
         every = product(range(self.blocks), range(self.warps), range(timing.accesses))
         for at in every:
@@ -90,12 +90,12 @@ class Life:
 
     @property
     def first(self) -> int:
-        """Cycle in which the first of its warps starts."""
+        """Cycle in which the first warp starts."""
         return self.started[0]
 
     @property
     def last(self) -> int:
-        """Cycle in which the last of its warps starts."""
+        """Cycle in which the last warp starts."""
         return self.started[-1]
 
 
@@ -143,8 +143,8 @@ async def until_over(tb: MachineTestbench, count: int, limit: int = 200_000) -> 
 
 
 def once(life: Life, grid: Grid) -> None:
-    """Check that the task has ended, every block was placed once and every warp started once.
-    Stopped blocks are placed once more for each stop, and their warps may start again."""
+    """Assert that the task has ended, and that every block was placed once and every warp started
+    once. A stopped block is placed once more for each stop, and its warps may start again."""
     assert life.over and life.refusal is Refusal.NONE, life
     blocks = Counter(placed.block for placed in life.placed)
     assert blocks == Counter([*range(grid.blocks), *life.stopped]), blocks

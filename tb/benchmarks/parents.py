@@ -1,5 +1,5 @@
-"""Priorities of streams whose kernels launch others: number of levels for streams, and an urgent
-parent beside low work; tables and plot."""
+"""Priorities of streams with nested launches: number of levels for streams, and an urgent parent
+beside low work; tables and plot."""
 
 from collections.abc import Mapping
 from pathlib import Path

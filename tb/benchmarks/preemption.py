@@ -64,13 +64,13 @@ LOWS = {
     **{f"{length}, all alike": Timing(cycles=length) for length in LENGTHS},
     ENDLESS: Timing(cycles=1 << 31),
 }
-"""Low kernels. "spread": durations over a range about as large as their mean."""
+"""Low kernels. "spread": the durations of warps cover a range about as large as their mean."""
 
 ARRIVALS = (0.6, 0.93, 1.27, 1.61)
 """Arrivals of urgent kernels, in multiples of the length, after the start of the first low warp."""
 
 PATIENCE = 50_000
-"""Cycles to wait for an urgent kernel among warps that never end."""
+"""Maximum cycles to wait for an urgent kernel among warps that never end."""
 
 PACE = 10_000
 """Unit of `ARRIVALS` if warps never end."""
@@ -109,12 +109,12 @@ LOSS = ("alone", *WAYS)
 """Without urgent kernels, and with them in each way."""
 
 LOSS_CYCLES, LOSS_WAVES = 5000, 10
-"""Mean duration of a low warp; and number of low blocks per place of the machine."""
+"""Mean duration of a low warp in cycles; number of low blocks per block that fits the machine."""
 
 LOSS_URGENT, LOSS_STEP = 9, 4600
-"""Urgent blocks, and cycles from one to the next; the last one comes while low blocks still wait.
-The block with the smallest state is stopped first. It may have few warps left, so that another
-block must be stopped: in all, about one in ten is stopped."""
+"""Number of urgent blocks, and cycles from one to the next. The last one comes while low blocks
+still wait. The block with the smallest state is stopped first; if it has few warps left, another
+block must be stopped, too. In all, about one low block in ten is stopped."""
 
 
 def low_grid(low: str) -> Grid:
@@ -133,7 +133,7 @@ def switch_grid(length: int) -> Grid:
 
 
 def loss_grid() -> Grid:
-    """Kernel some of whose blocks are preempted."""
+    """Kernel of which some blocks are preempted."""
     return Grid(blocks=LOSS_WAVES * WAVE, warps=WARPS, timing=low_timing(LOSS_CYCLES))
 
 

@@ -34,10 +34,10 @@ before."""
 LONG_SM, SHORT_SM = range(PAIR.sms)
 
 LONG = Grid(blocks=2, warps=PAIR.sm_warps // 2, timing=Timing(cycles=40_000))
-"""Takes all warps of an SM, but leaves it block slots."""
+"""Kernel that takes all hardware warps of an SM, but leaves block slots free."""
 
 SHORT = Grid(blocks=400, warps=2, timing=Timing(cycles=172, spread=255))
-"""Takes all warps and block slots of an SM, again and again."""
+"""Kernel that takes all hardware warps and block slots of an SM, again and again."""
 
 URGENT_BLOCK = Grid(blocks=1, warps=URGENT_WARPS, timing=URGENT)
 
@@ -50,15 +50,16 @@ CLAIM = 10
 """From a block's arrival at an SM until all SMs keep room for it."""
 
 LAST = 50
-"""From that arrival until the last lower warp starts: one that was decided before the claim may
-wait until the core has begun its block."""
+"""From a block's arrival at an SM until the last lower warp starts: the start of a lower warp may
+have been decided before the claim, and then waits until the core has begun its block."""
 
 MOVE = 4 + 22
-"""From the end of the first short block after the claim until the urgent one is sent to its SM:
-slot and warps are free and reported; the move (proof `placement.prompt_recall`)."""
+"""From the end of the first short block after the claim until the urgent block is sent to the SM of
+that block. 4: slot and warps are reported as free; 22: the move (`placement.prompt_recall`)."""
 
 START = 150
-"""From there until the first warp starts: the core reads what the kernel is, behind a page walk."""
+"""From there until the first warp starts: the core reads the description of the kernel, after a
+page walk."""
 
 BOUND = LAST + LONGEST + MOVE + START
 """From the arrival until the first warp starts. After `LAST` cycles no lower warp starts, so

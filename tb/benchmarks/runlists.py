@@ -90,14 +90,14 @@ def pair_key(pair: tuple[int, int]) -> str:
 
 
 def arrival_key(place: int) -> str:
-    """Share of a channel among three alike, scheduled flat, whose commands were all received at
-    once, in order of `place`; in thousandths."""
+    """Share of a channel among three equal channels, scheduled flat, in thousandths. All commands
+    were received at once, in the order of `place`."""
     return key("flat, share by arrival", place)
 
 
 def command_key(cycles: int) -> str:
-    """Share of the channel with this slice, scheduled flat, among channels with `SLICES` whose
-    commands are received one by one; in thousandths."""
+    """Share of the channel with this slice among channels with `SLICES`, scheduled flat, in
+    thousandths. The commands are received one by one."""
     return key("flat, share by command", cycles)
 
 
@@ -182,7 +182,7 @@ def _urgent(values: Mapping[str, int]) -> str:
 
 
 def _flat(values: Mapping[str, int]) -> str:
-    """Who gets which share without a runlist."""
+    """Tables of the shares of channels without a runlist."""
 
     def percent(name: str) -> str:
         return f"{values[name] / 10:.1f} %"

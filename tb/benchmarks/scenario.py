@@ -74,16 +74,16 @@ class Command:
 
 @dataclass(frozen=True)
 class Run:
-    """Results of a run: the look-ups of each client, and the events (cycle, numbers …) of each
-    kind.
+    """Results of a run: the look-ups of each client, and the events of each kind, as tuples of the
+    cycle and the numbers in parentheses.
 
     Kinds
     -----
-    hit, miss : client, asid: first look-ups in the first level.
-    probe : number of the request: taken by the second level.
-    found : asid, number: hit in the second level.
-    walks, walked : asid: a walk begins, ends.
-    read, beat : memory access.
+    hit, miss (client, asid) : the first look-up of a request in the first level hits, misses.
+    probe (number of the request) : a request is taken by the second level.
+    found (asid, number) : a request hits in the second level.
+    walks, walked (asid) : a walk begins, ends.
+    read, beat : memory takes a read, returns a beat.
     command, done : a command is taken, acknowledged.
     """
 
@@ -188,7 +188,7 @@ class Scenario:
         return command, word.as_bits()
 
     def _trace(self, streams: Sequence[Sequence[Look]], binds: int) -> Run:
-        """Read the trace, leaving out the first commands."""
+        """Read the trace, without the first `binds` commands."""
         events: dict[str, list[tuple[int, ...]]] = {}
         for line in Path(TRACE).read_text().splitlines():
             cycle, kind, *numbers = line.split()

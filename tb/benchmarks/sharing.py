@@ -93,7 +93,7 @@ IDLE = (0, 1, 3, 7, 15, 31, 47)
 _WHOLE = TimingTask(cycles=8000)
 
 EXAMPLE = tuple(Application(3, blocks, MACHINE.sm_warps, _WHOLE) for blocks in (3, 2, 3))
-"""Applications that need three, two and three whole SMs."""
+"""Applications of the worked example, which need three, two and three whole SMs."""
 
 TIMELINE = "timelines.json"
 """Name of the file in the run folder with the timelines of the worked example, by way."""
@@ -138,7 +138,7 @@ def keys() -> list[str]:
 
 
 def use(found: Sequence[Residence], span: int) -> int:
-    """Warps in use during `span` cycles, in thousandths of the machine's warps."""
+    """Mean number of warps in use during `span` cycles, in thousandths of the machine's warps."""
     warps = MACHINE_SHARED.sms * MACHINE_SHARED.sm_warps
     return round(1000 * sum(one.ended - one.began for one in found) / (warps * span))
 

@@ -3,9 +3,10 @@
 Clients and commands are read from files, memory answers after a fixed number of cycles, and events
 are written to a trace; no Python runs per cycle. A test can access these names of module `stage`:
 
-    clk input load 1: reset, and read all files; when it returns to 0, a run begins and `now` counts
-    latency cycles from a read of memory to its beat, at least 1 idle everything was answered and
-    acknowledged; the trace is complete one cycle later
+    clk         input
+    load        1: reset, and read all files; when it returns to 0, a run begins and `now` counts
+    latency     cycles from a read of memory to its beat, at least 1
+    idle        everything was answered and acknowledged; the trace is complete one cycle later
 """
 
 import os
@@ -38,7 +39,7 @@ _PLAYERS = Path(__file__).with_name("players.sv")
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of a measured translation, as in `Config`."""
+    """Sizes of the translation to be measured; members as in `Config`."""
 
     clients: int = 1
     l1_entries: int = 16

@@ -31,15 +31,15 @@ class Size:
 
     @property
     def bytes(self) -> int:
-        """Bytes of its state: a line for the fates of its warps, a line for each warp, shared
-        memory, and registers as allocated."""
+        """Bytes of the block's state: a line for the fates of its warps, a line for each warp,
+        shared memory, and registers as allocated."""
         unit = REGISTER_UNIT // WARP_THREADS
         registers = -(-self.registers // unit) * unit
         return STATE_LINE * (1 + self.warps * (1 + registers)) + self.shared
 
     @property
     def grid(self) -> Grid:
-        """One such block per SM, whose warps load again and again."""
+        """Grid with one such block per SM; its warps load again and again."""
         width = SAVING.beat_bytes
         timing = Timing(accesses=0xFFFF, base=BASE, cycles=20, spread=31, warp_bytes=width)
         return Grid(
@@ -51,7 +51,7 @@ class Size:
         )
 
     def bound(self, latency: int) -> int:
-        """Maximum cycles in which a core saves it, as tested for the core alone."""
+        """Maximum cycles in which a core saves the block, as tested for the core alone."""
         return stop_bound(
             self.bytes // SAVING.beat_bytes,
             self.warps,

@@ -130,7 +130,7 @@ def _hits(length: int, values: Mapping[str, int]) -> str:
 
 
 def groups(shared: bool) -> Iterator[tuple[int, ...]]:
-    """Groups of classes that run together. A class alone is measured only once."""
+    """Groups of classes that run together. Classes alone are measured only without `shared`."""
     numbers = range(len(CLASSES))
     for size in range(2 if shared else 1, len(CLASSES) + 1):
         yield from combinations(numbers, size)

@@ -57,7 +57,8 @@ TABLES = Kernel(
 
 
 def local_kernel(size: int) -> Kernel:
-    """OUT[i] = SEED + i, kept in the last word of `size` bytes of local memory meanwhile."""
+    """Kernel that computes OUT[i] = SEED + i. Before the store, the value is kept in the last word
+    of `size` bytes of local memory."""
     return Kernel(
         f"local {size}",
         f"""
@@ -107,7 +108,8 @@ def check(args: dict[str, Any]) -> None:
 
 
 async def failure(waiting: Stream | Task) -> TaskError:
-    """Returns the error raised by `waiting.synchronize`."""
+    """Returns the error raised by `waiting.synchronize`. Raises `AssertionError` if there is
+    none."""
     try:
         await waiting.synchronize()
     except ChannelError as error:

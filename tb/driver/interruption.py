@@ -14,7 +14,8 @@ MOMENTS = [*range(12), 20, 30, 40, 60, 80, 100]
 
 
 async def interrupt(call: Coroutine[Any, Any, Any], turns: int) -> None:
-    """Cancel a call after turns of the event loop, unless it has ended by then."""
+    """Cancel a call after `turns` turns of the event loop, unless it has ended by then. Raises the
+    error of a call that fails."""
     task = asyncio.ensure_future(call)
     for _ in range(turns):
         await asyncio.sleep(0)

@@ -107,7 +107,7 @@ LEAVE = Kernel(
 async def line_of(
     device: Device, stream: Stream, leaf: Child, length: int, out: Buffer
 ) -> list[Child]:
-    """`leaf`, and `length` kernels WRAP, each of which launches its predecessor in the list."""
+    """`leaf`, followed by `length` kernels WRAP. Each of these launches the one before it."""
     line = [leaf]
     for _ in range(length):
         args = {"CHILD": line[-1], "IN": out, "OUT": out}

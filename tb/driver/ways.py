@@ -1,4 +1,4 @@
-"""Ways in which an application uses a machine: the driver's tests of its public API run in each.
+"""Ways in which an application uses a machine. Tests of the driver's public API run in each way.
 
     @EVERYWHERE
     def test_copy(way: Way):
@@ -31,17 +31,17 @@ __all__ = ["EVERYWHERE", "IN_PROCESS", "BlockingWay", "Body", "OwnWay", "ServedW
 Body = Callable[[Any, FakeMachine], Coroutine[Any, Any, None]]
 
 EVERYWHERE = pytest.mark.parametrize("way", ["own", "served", "blocking"], indirect=True)
-"""Mark of a test whose body uses the public API alone."""
+"""Mark of a test with a body that uses only the public API."""
 
 IN_PROCESS = pytest.mark.parametrize("way", ["own", "served"], indirect=True)
-"""Mark of a test whose body also looks into the machine, or relies on the event loop."""
+"""Mark of a test with a body that also looks into the machine, or relies on the event loop."""
 
 
 class Way(Protocol):
     """A way of using a machine."""
 
     def run(self, body: Body) -> None:
-        """Run `body(device, machine)` on a machine like new."""
+        """Run `body(device, machine)` on a machine in its initial state."""
         ...
 
 
@@ -60,8 +60,8 @@ class OwnWay:
 
 
 class ServedWay:
-    """The device is a client of a server in the same process, the only one. Afterwards the server
-    must have everything back."""
+    """The device is the only client of a server in the same process. Afterwards the server must
+    have all memory and channels back."""
 
     def run(self, body: Body) -> None:
         """See `Way.run`."""
@@ -89,8 +89,8 @@ class ServedWay:
 
 
 class BlockingWay:
-    """The device is a client of the server at `path`, another process, by the blocking API. Its
-    calls are made in threads, so that the body can have several at a time."""
+    """The device uses the blocking API, as a client of the server at socket `path`, in another
+    process. Calls are made in threads, so that the body can make several at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -103,7 +103,8 @@ class BlockingWay:
 
 
 class _Awaited:
-    """A `Blocking` object in a body for asyncio: what is a coroutine there is one here, too."""
+    """Makes a `Blocking` object usable in a body for asyncio: methods that are coroutines in the
+    API for asyncio are coroutines here, too."""
 
     def __init__(self, inner: blocking.Blocking) -> None:
         self._inner = inner

@@ -1,4 +1,4 @@
-"""Reference model of a channel's registers (HOST-6), from the register map; without timing."""
+"""Reference model of the registers of a channel (HOST-6), from the register map; without timing."""
 
 from dataclasses import dataclass, field, replace
 
@@ -22,9 +22,9 @@ class Error:
 
     Members
     -------
-    late : a copy or a task failed; else a method was refused.
+    late : true if a copy or a task failed; false if a method was refused.
     method, data : values of METHOD0 and DATA0.
-    more : another copy or task has failed since.
+    more : another copy or task has failed since; register CAUSE shows it as MORE.
     """
 
     cause: Cause
@@ -36,7 +36,7 @@ class Error:
     more: bool = False
 
     def word(self, name: str) -> int:
-        """The register of this name."""
+        """Value of the error register `name`."""
         code = 1 << CODE_OF[self.cause]
         return {
             "INTR_0": code & 0xFFFF_FFFF,
@@ -54,7 +54,8 @@ class Error:
 def of_method(
     cause: Cause, check: SkedCheck, va: int, address: int, subchannel: int, data: int, held: bool
 ) -> Error:
-    """Error of a method; `address` in bytes. `held` is false for a bad header or entry."""
+    """Error of a refused method; `address` in bytes. `held` is false for a bad header or ring
+    entry, which leaves no method to execute again."""
     method = _METHOD0.pack(ADDRESS=address >> 2, SUBCHANNEL=subchannel, VALID=held)
     return Error(cause, check, va, False, method, data)
 
@@ -73,13 +74,12 @@ def of_task(cause: Cause, check: SkedCheck, page: int) -> Error:
 
 @dataclass(frozen=True)
 class Channel:
-    """State of a channel; methods return the state after an event.
+    """State of a channel. Each of its methods but `word` returns the state after an event.
 
     Members
     -------
-    errors : at most two, the first is shown.
-    tallies : by name.
-    objects : by name.
+    errors : at most two; the registers show the first.
+    tallies, objects : values of the registers TALLIES and OBJECTS, by name.
     """
 
     enabled: bool = False
@@ -89,8 +89,8 @@ class Channel:
     acquire_failed: bool = False
 
     def noted(self, error: Error) -> "Channel":
-        """`error` was recorded. A method refused while an error is shown is not recorded: it is
-        held, and executed again."""
+        """After `error`. The refusal of a method is not recorded while another error is shown: the
+        method is held, and executed again after that error is cleared."""
         match self.errors:
             case ():
                 return replace(self, errors=(error,))
@@ -101,32 +101,33 @@ class Channel:
         return self
 
     def cleared(self) -> "Channel":
-        """The error shown was cleared; the next one is shown."""
+        """After the error shown was cleared; the next one, if any, is shown."""
         return replace(self, errors=self.errors[1:])
 
     def rewritten(self, name: str, value: int) -> "Channel":
-        """METHOD0 or DATA0 of the error shown was written."""
+        """After a write of METHOD0 or DATA0, which changes the error shown."""
         first, *rest = self.errors
         value &= CHANNEL[name].mask
         first = replace(first, **{{"METHOD0": "method", "DATA0": "data"}[name]: value})
         return replace(self, errors=(first, *rest))
 
     def started(self) -> "Channel":
-        """The channel was started; its error of a method is dropped."""
+        """After a start of the channel. If the error shown is that of a method, it is dropped; the
+        tallies and objects are 0."""
         method = bool(self.errors) and not self.errors[0].late
         return Channel(enabled=True, errors=self.errors[method:])
 
     def counted(self, name: str, value: int | None = None) -> "Channel":
-        """A tally was incremented, or set to `value`."""
+        """After an increment of a tally, or after it was set to `value`."""
         now = (self.tallies[name] + 1) % (1 << 32) if value is None else value
         return replace(self, tallies={**self.tallies, name: now})
 
     def bound(self, subchannel: int, word: int) -> "Channel":
-        """SET_OBJECT with data `word` was executed."""
+        """After SET_OBJECT with data `word`."""
         return replace(self, objects={**self.objects, OBJECTS[subchannel]: word})
 
     def word(self, name: str) -> int:
-        """Value of CONTROL, a tally, an object, or a register of errors."""
+        """Value of register `name`: CONTROL, a tally, an object, or an error register."""
         if name == "CONTROL":
             return int(self.enabled)
         if name in TALLIES:

@@ -1,8 +1,8 @@
 """Waits for compute methods and outstanding tasks, from the contract of `ComputeWaits`.
 
 The model is cycle-accurate: `show` returns the outputs of a cycle, `step` advances to the next. A
-turn is an object that refers to its wait, so it cannot be mistaken for the turn of a later wait of
-the same channel.
+turn is an object that refers to its wait. If the channel drops that wait and begins another, the
+turn remains that of the first.
 """
 
 from collections import Counter
@@ -44,7 +44,8 @@ _WAITS = 2
 """Cycles from `ask` until the channel can be chosen."""
 
 _COUNTED = 2
-"""Cycles from an event to its effect on counts and waits, and to its interrupt."""
+"""Cycles from the launch or end of a task to its effect on the counts, and from an answer or an end
+to its interrupt."""
 
 
 _STAMPS = 1 << 12
@@ -69,7 +70,8 @@ class Offer(NamedTuple):
 
 
 class Result(NamedTuple):
-    """Result of a method; cause NONE if it is complete. `open`, `room`: of the inline transfer."""
+    """Result of a method; cause NONE if it is complete. `open`, `room`: of the inline transfer, as
+    in `tb.models.methods.Inline`."""
 
     cause: Cause
     check: int
@@ -79,7 +81,8 @@ class Result(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Answer of the engine."""
+    """Answer of the engine. `trap` : raise an interrupt. `unlaunched` : the task counted by `began`
+    does not exist."""
 
     result: Result
     trap: bool
@@ -118,10 +121,17 @@ class Inputs:
 
     Members
     -------
-    stamps : arrival of each channel's head command.
-    setting : a channel's new priority.
-    taken : the offered method, if there is one, is taken.
-    ended : the task whose completion is taken.
+    stamps : arrival stamp of each channel's head command.
+    setting : channel and its new priority.
+    ask : channel that begins to wait, and its method.
+    drop : channel of which the wait ends, complete or not.
+    select : channel for which the next cycle's `why` is shown.
+    taken : the engine takes the offered method, if there is one.
+    answer : the engine's answer to the method in execution.
+    began : task that begins.
+    ended : task whose completion is taken.
+    failed_taken : the record of the failed task is taken.
+    begins : an epoch begins.
     on : bit per channel, 1 if it is enabled.
     """
 
@@ -145,9 +155,14 @@ class Outputs:
 
     Members
     -------
+    over, refused : channels with a complete wait; those of them with a refused method.
     why : result of the channel selected in the previous cycle; None unless its wait is over.
-    hears : the completion of a task would be taken.
+    busy : channels with a method that waits or is being executed.
+    counts, tasks : outstanding tasks of each channel; channels with any.
+    hears : a completion of a task can be taken.
     ended : channel of the task that has ended, and whether it has failed.
+    notify : channels with an interrupt of a method or task.
+    before : a task or method of the previous epoch is outstanding.
     """
 
     over: frozenset[int]
@@ -166,7 +181,8 @@ class Outputs:
 
 @dataclass(eq=False)
 class _Wait:
-    """Wait of a channel, from `asked` until it is dropped. `has_turn` : has or has had the turn."""
+    """Wait of a channel, from cycle `asked` to cycle `dropped`. `has_turn` : it has, or has had,
+    the turn."""
 
     channel: int
     method: Method
@@ -179,7 +195,7 @@ class _Wait:
 
 @dataclass(eq=False)
 class _Turn:
-    """A turn, from the cycle of the choice to the cycle after its answer."""
+    """A turn, from the cycle `chosen` to the cycle after its answer."""
 
     wait: _Wait
     chosen: int
@@ -189,7 +205,7 @@ class _Turn:
 
 
 class WaitsModel:
-    """Waits and tasks of all channels. `steps` : cycles that a choice takes.
+    """Waits and tasks of all channels. `steps` : cycles that the choice of a channel takes.
 
     Members
     -------
@@ -242,11 +258,11 @@ class WaitsModel:
 
     @property
     def executes(self) -> bool:
-        """The engine has taken a method and not answered."""
+        """Whether the engine has taken a method and not answered."""
         return self.turn is not None and self.turn.taken and self.turn.answer is None
 
     def show(self, *, answered: bool) -> Outputs:
-        """Outputs of the cycle. `answered` : the engine answers in it."""
+        """Outputs of the cycle. `answered` : whether the engine answers in this cycle."""
         self._apply()
         waits = self.waits.values()
         refused = frozenset(wait.channel for wait in waits if wait.refused)
@@ -276,7 +292,7 @@ class WaitsModel:
         return turn.epoch
 
     def _apply(self) -> None:
-        """Changes of counts that become visible in this cycle."""
+        """Apply the changes of counts that become visible in this cycle."""
         for cycle, task, change in self._changes:
             if cycle == self.now:
                 self._counts[task.channel] += change

@@ -34,12 +34,13 @@ CAUSES = (
     Cause.COPY_WRITE_FAULT,
     Cause.COPY_SEMAPHORE,
 )
-"""Cause of each error of a copy."""
+"""Cause by number of the error of a copy."""
 
 
 @dataclass(frozen=True)
 class Launch:
-    """A copy; `command`: all its bits."""
+    """A launched copy. `behind` : it is queued behind the channel's latest copy. `command` : bits
+    of the command to the engine."""
 
     channel: int
     behind: bool
@@ -49,7 +50,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Done:
-    """Completion by an engine, with the number of the error."""
+    """Completion by an engine. `error` : number of the error, 0 for none."""
 
     channel: int
     error: int
@@ -84,9 +85,12 @@ class Inputs:
 
     Members
     -------
+    working : channels that keep their reservation.
     ready : engines that accept a command.
-    done : completion offered by each engine.
-    taken : accepts the record of a failed copy.
+    done : completion offered by each engine, or None.
+    reserve : channel for which an engine is reserved.
+    release : channel of which the reservation ends.
+    taken : the record of a failed copy is taken.
     """
 
     enabled: frozenset[int]
@@ -105,9 +109,14 @@ class Outputs:
 
     Members
     -------
-    queue : None for channels without a running copy, where it has no meaning.
-    commands : bits of the command offered to each engine.
-    stops : None for engines without a copy, where it has no meaning.
+    able : channels for which an engine is free or reserved.
+    keeping : channels with a reservation.
+    queue : whether each channel can queue another copy; None, no meaning, without a copy.
+    copying, counts : channels with outstanding copies; number of them per channel.
+    failed : record of a failed copy that is offered.
+    started, finished : engines that get a copy; engines of which a completion is accepted.
+    commands : bits of the command offered to each engine, or None.
+    stops : whether each engine must stop its copy; None, no meaning, without a copy.
     """
 
     able: frozenset[int]
@@ -210,8 +219,8 @@ class LauncherModel:
         return 0 if home is None else len(self.copies[home])
 
     def _room(self, channel: int) -> bool | None:
-        """Whether another copy can be queued behind the channel's latest one; never behind a copy
-        with an interrupt. None without an outstanding copy."""
+        """Whether another copy can be queued behind the channel's latest one. It cannot if that
+        copy has an interrupt. None without an outstanding copy."""
         home = self.home(channel)
         if home is None:
             return None
@@ -219,8 +228,8 @@ class LauncherModel:
         return home not in self.offered and not self.copies[home][-1].interrupt and not full
 
     def _finishes(self, now: Inputs) -> int | None:
-        """Engine whose completion is accepted: engines take turns; none is accepted while a record
-        waits."""
+        """Engine whose completion is accepted. Engines take turns; no completion is accepted while
+        the record of a failed copy waits."""
         engines = [(self._first + i) % len(self.copies) for i in range(len(self.copies))]
         offers = [engine for engine in engines if now.done[engine] is not None]
         return offers[0] if offers and self._failed is None else None
@@ -256,7 +265,7 @@ class LauncherModel:
         return free[0] if asks and free else None
 
     def _owner(self, now: Inputs, owner: int | None) -> int | None:
-        """Owner of a reserved engine in the next cycle, unless its copy starts."""
+        """Owner, in the next cycle, of an engine reserved for `owner` on which no copy starts."""
         lost = owner not in now.working and owner != now.reserve
         return None if lost or owner == now.release else owner
 

@@ -1,5 +1,5 @@
-"""Execution of methods, from the contracts of `Execute`, of its ports and of the scheduling rules
-(COPY-1, COPY-4, COPY-7, COPY-13, HOST-3, HOST-4, HOST-8)."""
+"""Execution of methods, from the contracts of `Execute` and its ports, and from the scheduling
+rules (COPY-1, COPY-4, COPY-7, COPY-13, HOST-3, HOST-4, HOST-8)."""
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -62,7 +62,8 @@ EVENTS: tuple[str, ...] = (
     "halt",
     "acquire",
 )
-"""Outputs that are None or the fields of an event; fields without meaning are missing."""
+"""Outputs that are None, or a dictionary with the fields of an event. Fields without a meaning are
+missing."""
 
 _ERRORS = {
     "UNDERFLOW": Cause.SEM_UNDERFLOW,
@@ -83,14 +84,14 @@ _ASKS = {
 """Actions that wait for another unit."""
 
 _TRANSFERS = (ComputeMethod.LAUNCH_DMA, ComputeMethod.LOAD_INLINE_DATA)
-"""Methods whose answer tells how an inline transfer continues."""
+"""Methods for which the engine's answer describes the rest of the inline transfer."""
 
 _WORD = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
 class ChannelConfig:
-    """Registers CONFIG and ACQUIRE of a channel; `retry` in cycles, `timeout` in units."""
+    """Registers CONFIG and ACQUIRE of a channel; `retry` in cycles, `timeout` in timeout units."""
 
     asid: int = 0
     context: int = 0
@@ -132,24 +133,24 @@ class Now:
     Members
     -------
     channel : served channel.
-    method : its held method, if it is to be executed.
-    load : loaded state.
+    method : method of that channel to execute, or None.
+    load : state that is loaded for that channel, or None.
     reset, replace, again, early, ahead, leave, quit : see `Service`.
     candidate, spent : see `SlicePort`.
     held : see `AcquirePort`.
     zero : counting semaphores that are 0.
     able, queue, copying : channels, see `EngineStatus`.
-    tasks : channels with tasks.
-    all_idle : nothing is outstanding.
-    cycles, units : present time.
+    tasks : channels with outstanding tasks.
+    all_idle : nothing is outstanding in any channel.
+    cycles, units : present time, in cycles and in timeout units.
     accepts : the semaphore unit accepts a request.
-    response : passed, and name of an error, of an on-chip operation.
-    ended, result : see `MemorySemaphorePort`; the result as `response`.
-    failed : channels with REF not written.
-    over : channels per unit with a complete wait.
+    response : response to an on-chip operation: whether it passed, and the name of its error.
+    ended, result : see `MemorySemaphorePort`; `result` has the form of `response`.
+    failed : channels for which REF could not be written.
+    over : by unit, channels with a complete wait.
     refused : channels with a refused invalidation.
-    why : refusal of the served channel's compute method.
-    progress : its inline transfer, as answered by the engine: open, and room.
+    why : refusal of the served channel's compute method, or None.
+    progress : `open` and `room` of the channel's inline transfer, as answered by the engine.
     """
 
     channel: int
@@ -186,7 +187,7 @@ class Now:
 
 @dataclass
 class _Known:
-    """Knowledge of the execution about its channel, one cycle old."""
+    """Inputs about the served channel, as registered in the previous cycle."""
 
     copying: bool = False
     able: bool = False
@@ -209,11 +210,12 @@ class ExecutionModel:
 
     Members
     -------
-    configs : by channel; changed only while the channel is neither served nor selected.
-    counting : number of counting semaphores; changed only while no channel has state.
-    state : of the served channel.
-    asked : the served channel has requested an on-chip operation.
-    met : situations, with their number.
+    configs : configuration of each channel. A test may change it while the channel is neither
+        served nor selected.
+    counting : number of counting semaphores. A test may change it while no channel has state.
+    state : state of the served channel.
+    asked : the served channel has requested an on-chip operation, and has no response yet.
+    met : number of times each situation was met.
     """
 
     def __init__(self, config: Config) -> None:
@@ -225,22 +227,22 @@ class ExecutionModel:
         self._compute = config.compute
         self._slots = 1 << config.semaphore_bits
         self._known = _Known()
-        # Of the previous cycle: time; whether the deadline had passed; whether state was loaded.
+        # In the previous cycle: time; whether the deadline had passed; whether state was loaded.
         self._before = (0, 0)
         self._past = self._fresh = False
-        # Outstanding request; channel for which it was made ahead in the previous cycle.
+        # Outstanding request; channel for which a request ahead was made in the previous cycle.
         self._port: _Request | None = None
         self._foreseen: int | None = None
-        # Request of each channel with a failed acquire.
+        # Last request of each channel with a failed on-chip acquire, to repeat it ahead.
         self._again: dict[int, dict[str, Any]] = {}
         self._found: Verdict | None = None
         self._out: dict[str, Any] = {}
 
     def cycle(self, now: Now) -> dict[str, Any]:
-        """Outputs of the cycle; afterwards the state is that of the next one.
+        """Outputs of the cycle, by name. Advances the model to the next cycle.
 
-        `park` and `refuse` are the wait and the cause, or None; the others are flags, events, or
-        registered state.
+        `park` is a wait or None, `refuse` a cause or None. The others are flags, events (`EVENTS`),
+        or registered state.
         """
         self._now, self._config = now, self.configs[now.channel]
         out: dict[str, Any] = dict.fromkeys((*EVENTS, "park", "refuse"))
@@ -275,7 +277,7 @@ class ExecutionModel:
         return out
 
     def _context(self) -> None:
-        """Load, reset, replace."""
+        """Load the state of a channel, reset it, or replace the held method."""
         now = self._now
         if now.load is not None:
             self.state = now.load.copied()
@@ -387,7 +389,8 @@ class ExecutionModel:
         return self.state.settings.va >> 4 & 0xFFF & (self._slots - 1)
 
     def _in_group(self) -> None:
-        """An acquire that is decided by the zero flags and the group of this cycle."""
+        """Execute an acquire `== 0` of a counting semaphore. The zero flags and the acquire group
+        of this cycle decide it, without the semaphore unit."""
         if self._now.leave:
             self._meet("group: leave")
             return
@@ -408,9 +411,9 @@ class ExecutionModel:
             self._decide(False, "group", Wait.ENGINE)
 
     def _on_chip(self, op: Operation, waits: bool, counter: bool) -> None:
-        """An operation requested from the semaphore unit; an acquire with `waits` is requested only
-        while an engine is available. `counter` : a counting semaphore, which leaves the group if
-        the operation changes it."""
+        """Execute an operation by the semaphore unit. `waits` : an acquire is requested only while
+        an engine is available. `counter` : the semaphore is a counting one; it leaves the acquire
+        group if the operation is no acquire."""
         if op.acquires and self._now.leave:
             self._meet("chip: leave")
         elif waits and not self._known.able:
@@ -441,9 +444,8 @@ class ExecutionModel:
                 self._meet("chip: behind a dropped request")
 
     def _in_memory(self, op: Operation, waits: bool) -> None:
-        """An operation in memory: begun, and collected when it has ended. With `waits`, a
-        successful acquire counts only if its value was read while an engine could take the copy at
-        once."""
+        """Begin an operation in memory, or collect its result when it has ended. `waits` : a passed
+        acquire counts only if its value was read while an engine could take the copy at once."""
         able, confirms = self._known.able and self._now.held, waits and self.state.confirm
         if self._known.ended:
             passed, _ = self._now.result
@@ -493,7 +495,7 @@ class ExecutionModel:
     def _decide(
         self, passed: bool, where: str, wait: Wait = Wait.NONE, *, reserves: bool = False
     ) -> None:
-        """An acquire passes; or it fails, and waits or times out."""
+        """Apply the result of an acquire: it passes, or it fails and then waits or times out."""
         config, state, late, channel = self._config, self.state, self._late, self._now.channel
         cycles, units = self._before
         self._event("acquire", passed=passed)
@@ -525,7 +527,8 @@ class ExecutionModel:
         state.confirm = False
 
     def _foresee(self) -> None:
-        """The request on the port; requests ahead, and claims."""
+        """Drive the port of the semaphore unit. A failed acquire of the candidate is requested
+        ahead, before the candidate is served; `_claim` then assigns the response to it."""
         now, before = self._now, self._foreseen
         self._foreseen = None
         if self._port is None and now.ahead and now.candidate in self._again:
@@ -543,8 +546,8 @@ class ExecutionModel:
                 self._meet("request waits")
 
     def _claim(self) -> None:
-        """The channel being loaded takes the response to the request made ahead, if its acquire may
-        be decided."""
+        """Let the channel being loaded take the response to the request made ahead, if its acquire
+        may be decided now. Otherwise the response is dropped."""
         now, channel = self._now, self._now.channel
         assert now.load is not None
         engine = channel in now.able or self._config.early_waits
@@ -637,7 +640,8 @@ class ExecutionModel:
     # -- control methods ---------------------------------------------------------------------------
 
     def _control(self, method: Method, found: Verdict | None) -> None:
-        """Two cycles: `found` is the verdict of the first one."""
+        """Execute a control method, in two cycles. `found` : the verdict of the first cycle; None
+        in the first cycle."""
         now, state, channel = self._now, self.state, self._now.channel
         if found is None:
             refused = Cause.NONE
@@ -693,8 +697,8 @@ class ExecutionModel:
             self._meet(f"control: {action.name}")
 
     def _over(self, action: Action, method: Method) -> bool:
-        """Whether nothing is left to wait for. WFI with SCOPE 0 (this channel) has no further
-        waits; with SCOPE 1 (all) it waits until everything is idle."""
+        """Whether the wait of a control method is over. WFI of SCOPE 0 (this channel) waits for
+        nothing here; of SCOPE 1 (all), until everything is idle."""
         if action == Action.IDLE:
             scope = "ALL" if method.data & 1 else "channel"
             over = scope == "channel" or self._now.all_idle or self._known.over
@@ -737,7 +741,7 @@ class ExecutionModel:
         return engine and bound == ObjectKind.COMPUTE
 
     def _learn(self) -> None:
-        """Knowledge for the next cycle: inputs of this one, updated by the channel's own
+        """Register the inputs of this cycle for the next one, updated by the channel's own
         actions."""
         now, channel, out = self._now, self._now.channel, self._out
         self._known = _Known(

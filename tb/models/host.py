@@ -1,8 +1,8 @@
 """Reference model of the host: rings, pushbuffers, methods, semaphores and copies, without timing.
 
-It executes the rings one dword at a time, in any order of channels that the caller chooses. Copies
-complete immediately. For programs whose results do not depend on timing, it yields the final memory
-and semaphores, the methods executed by each channel, and the report of each error.
+It executes the rings one dword at a time, in the order of channels that the caller chooses. Copies
+complete immediately. For programs with results that do not depend on timing, it yields the final
+memory and semaphores, the methods executed by each channel, and the report of each error.
 
 Written from spec page 60, with plain integers. It shares only the causes (`hw.errors`) and sizes
 with the hardware, and uses `tb.models.semaphores` for semaphore operations.
@@ -75,8 +75,8 @@ class Ring(NamedTuple):
 
 
 class Held(NamedTuple):
-    """A decoded method; `address` is a byte offset. If `cause` is set, it is a bad header
-    instead."""
+    """A decoded method; `address` is a byte offset. With a `cause` other than NONE, a bad header in
+    place of a method."""
 
     address: int
     subchannel: int
@@ -147,13 +147,13 @@ class Channel:
 
     Members
     -------
-    asid : its address space.
+    asid : address space of the channel.
     put, get : ring indices.
     pending : decoded method that has not been executed.
     halted, va, blamed : cause of the halt, address, and method that caused it.
     holds : whether that method is held, to be executed again.
-    blocked : whether it waits for a semaphore.
-    received : number of the doorbell that gave it its present work.
+    blocked : whether the channel waits for a semaphore.
+    received : number of the doorbell that announced the present work.
     mask, stored_mask : sub-device masks.
     objects : data of SET_OBJECT, by subchannel.
     """
@@ -183,7 +183,8 @@ class Channel:
 
 
 class _Semaphores(SemaphoreMemory):
-    """Semaphores. Those outside the window are in the model's memory, by physical address."""
+    """Semaphores on chip, and those outside the window, which are in the model's memory. Addresses
+    of the latter are physical."""
 
     def __init__(self, slots: int, storage: bytearray) -> None:
         super().__init__(slots)
@@ -207,8 +208,9 @@ class HostModel:
     Members
     -------
     memory : physical memory.
-    channels, semaphores, events : current state, and events so far.
-    now : function that returns PTIMER, for timestamps.
+    channels, semaphores : current state.
+    events : events so far, in order.
+    now : function that returns PTIMER in ns, for timestamps.
     translate : translates virtual addresses; by default they are physical addresses.
     """
 
@@ -239,7 +241,7 @@ class HostModel:
         self.channels[index].ring = None
 
     def doorbell(self, index: int) -> None:
-        """Read GP_PUT from USERD."""
+        """Ring the doorbell of a channel: GP_PUT is read from USERD."""
         channel = self.channels[index]
         if channel.ring is None or channel.halted:
             return
@@ -255,7 +257,7 @@ class HostModel:
             self._halt(index, refusal)
 
     def clear(self, index: int, replacement: Held | None = None) -> None:
-        """End a halt. `replacement` is executed instead of the held method."""
+        """End the halt of a channel. `replacement` : method to execute instead of the held one."""
         channel = self.channels[index]
         channel.halted, channel.va = Cause.NONE, 0
         if replacement is not None:
@@ -268,7 +270,8 @@ class HostModel:
         return sorted(able, key=lambda index: self.channels[index].received)
 
     def run(self, choose: Callable[[Sequence[int]], int] = lambda ready: ready[0]) -> None:
-        """Execute until no channel can proceed. `choose` selects the channel of each step."""
+        """Execute until no channel can proceed. `choose` : gets the channels in `ready`, and
+        returns the channel of the next step."""
         while ready := self.ready():
             self.step(choose(ready))
 
@@ -296,8 +299,9 @@ class HostModel:
         return usable and self.busy(index)
 
     def _halt(self, index: int, refusal: Refusal) -> None:
-        """Record an error. After a bad header or ring entry, which has no method, or a failed copy,
-        which is over, the channel resumes with the next method. Any other method is held."""
+        """Halt a channel, and record the error. A method is held, to be executed again, unless it
+        has launched a copy that failed. After a bad header or ring entry there is no method to
+        hold."""
         channel, held = self.channels[index], self.channels[index].pending
         channel.halted, channel.va = refusal.cause, refusal.va
         channel.blamed, channel.holds = held, held is not None and held.cause is Cause.NONE
@@ -337,7 +341,7 @@ class HostModel:
         return found
 
     def _bytes(self, channel: Channel, va: int, size: int) -> bytes:
-        """Bytes that the host reads."""
+        """Bytes read by the host for a channel. Raises `Refusal` at a fault."""
         cause = Cause.FETCH_FAULT
         pieces = self._pieces(self.translate, channel.asid, (va, size), READ, HOST, cause)
         return b"".join(self.memory[pa : pa + part] for pa, part in pieces)
@@ -397,7 +401,7 @@ class HostModel:
 
     @staticmethod
     def _mask(channel: Channel, dword: int) -> None:
-        """A control entry that sets, stores or uses a sub-device mask."""
+        """Execute a control entry, which sets, stores or uses a sub-device mask."""
         mask = dword >> 4 & 0xFFF
         match dword >> 16 & 3:
             case 1:
@@ -529,8 +533,8 @@ class HostModel:
         payload: int,
         wide: bool = False,
     ) -> bool:
-        """Execute a semaphore operation. Returns whether it passed. A write wakes blocked
-        channels."""
+        """Execute a semaphore operation. Returns whether it passed. A release or reduction unblocks
+        all channels. Raises `Refusal` for an error."""
         refusal = self.semaphores.refusal(va, operation, reduction, unsigned, wide, timestamp)
         if refusal != "NONE":
             raise Refusal(Cause[f"SEM_{refusal}"], va)
@@ -640,7 +644,7 @@ class HostModel:
     def _engine(
         self, index: int, physical: int, span: tuple[int, int], access: int
     ) -> list[tuple[int, int]]:
-        """Physical pieces of a line of a copy."""
+        """Physical pieces of a span (VA, bytes) of a copy. Raises `Refusal` at a fault."""
         cause = Cause.COPY_WRITE_FAULT if access else Cause.COPY_READ_FAULT
         translate = self._physical if physical else self.translate
         return self._pieces(translate, self.channels[index].asid, span, access, ENGINE, cause)

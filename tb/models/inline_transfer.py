@@ -13,7 +13,8 @@ _SPACE = 1 << VA_BITS
 
 @dataclass(frozen=True)
 class Transfer:
-    """Settings of a transfer, in bytes."""
+    """Settings of a transfer. `length` : bytes per line. `pitch` : bytes from one line to the
+    next."""
 
     va: int
     length: int
@@ -22,11 +23,11 @@ class Transfer:
 
     @property
     def dwords(self) -> int:
-        """Number of LOAD_INLINE_DATA."""
+        """Number of LOAD_INLINE_DATA methods. Each line begins with a new dword."""
         return self.lines * -(-self.length // 4)
 
     def stores(self, dwords: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        """Address and bytes of each line. Each begins with a dword of its own."""
+        """Address and bytes of each line. `dwords` : data of the LOAD_INLINE_DATA methods."""
         words = -(-self.length // 4)
         for line in range(self.lines):
             part = dwords[line * words : (line + 1) * words]
@@ -35,7 +36,7 @@ class Transfer:
 
 
 def packed(lines: Sequence[bytes]) -> list[int]:
-    """Dwords of lines, each filled up to whole dwords."""
+    """Dwords of `lines`. The last dword of each line is filled up with zeros."""
     return [
         int.from_bytes(line[at : at + 4], "little")
         for line in lines
@@ -44,7 +45,7 @@ def packed(lines: Sequence[bytes]) -> list[int]:
 
 
 def refusal(launch: int, transfer: Transfer) -> str:
-    """Name of the cause for which LAUNCH_DMA is refused, or NONE."""
+    """Name of the cause for which LAUNCH_DMA with data `launch` is refused, or "NONE"."""
     block_linear = not launch & 1
     reduces = launch >> 1 & 1
     completion, interrupt = launch >> 4 & 3, launch >> 8 & 3

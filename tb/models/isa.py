@@ -1,7 +1,8 @@
 """Interpreter of the core's instruction set, written only from its published table
 (`hw/sm/ISA.md`).
 
-It runs one block at a time. Its warps run one after another, each up to a barrier or its end.
+It runs one block at a time. The warps of the block run one after another, each up to its next
+barrier or its end.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,23 +18,26 @@ LANES = np.arange(32)
 
 
 class Memory:
-    """Bytes of one address space. An access to a page that is not mapped is a fault."""
+    """Bytes of one address space. `status` tells whether a page is mapped; `read` and `write` raise
+    `KeyError` if it is not."""
 
     PAGE = 4096
 
     def __init__(self) -> None:
         self.pages: dict[int, bytearray] = {}
         self.broken: set[int] = set()
-        """Pages whose accesses end with a bus error."""
+        """Numbers of the pages whose accesses end with a bus error."""
 
     def map(self, va: int, content: bytes) -> None:
-        """Map the pages of `content`."""
+        """Map the pages from `va` that `content` needs, at least one, and write `content`. New
+        pages are filled with zeros."""
         for page in range(va // self.PAGE, (va + max(len(content), 1) - 1) // self.PAGE + 1):
             self.pages.setdefault(page, bytearray(self.PAGE))
         self.write(va, content)
 
     def status(self, va: int) -> int:
-        """Status of an access: 0, 1 for a bus error, 2 for a fault."""
+        """Status of an access at `va`: 0 for success, 1 for a bus error, 2 for a fault (not
+        mapped)."""
         page = va // self.PAGE
         return 1 if page in self.broken else 0 if page in self.pages else 2
 
@@ -49,7 +53,8 @@ class Memory:
 
 
 class Failure(Exception):
-    """A warp cannot continue. `cause` : as in the design. `va` : address of the access, if any."""
+    """A warp cannot continue. `cause` : number of the cause, as in the design. `va` : address of
+    the failed access, if any."""
 
     def __init__(self, cause: int, va: int | None = None) -> None:
         super().__init__(cause, va)
@@ -61,8 +66,14 @@ INSTRUCTION, PROGRAM, MEMORY, ALIGNMENT, RANGE, STACK, LOCAL = 1, 2, 4, 6, 7, 8,
 
 @dataclass
 class Children:
-    """Launches by blocks; a child is complete at once. `answer` : result of `launch` for the record
-    at an address. `fails` : whether a child fails."""
+    """Children launched by blocks. A child is complete at once. Both functions get the address of
+    its task record.
+
+    Members
+    -------
+    answer : result of instruction `launch`; 0 if the child is accepted.
+    fails : whether the child fails.
+    """
 
     answer: Callable[[int], int]
     fails: Callable[[int], bool]
@@ -70,9 +81,20 @@ class Children:
 
 @dataclass
 class Launch:
-    """Parameters that all blocks share. `buffers` : address and bytes of constant buffers 1 … 7, by
-    number. `local` : bytes of local memory per thread. `children` : present on a machine with
-    nested launches."""
+    """Parameters shared by all blocks of a launch.
+
+    Members
+    -------
+    program, constants : addresses of the program and of constant buffer 0.
+    constant_bytes : bytes of constant buffer 0.
+    grid, block : blocks of the grid, threads of a block, in x, y, z.
+    registers : registers per thread.
+    shared : bytes of shared memory per block.
+    barrier : whether instruction `bar` is legal.
+    buffers : address and bytes of constant buffers 1 … 7, by number.
+    local : bytes of local memory per thread.
+    children : None on a machine without nested launches.
+    """
 
     memory: Memory
     program: int
@@ -107,7 +129,7 @@ class Warp:
     stack: list[np.ndarray] = field(default_factory=list)
     ended: bool = False
     failure: tuple[int, int, int | None] | None = None
-    """Cause, address of the instruction, address of the access."""
+    """Cause, address of the instruction, address of the access; None if the warp has not failed."""
 
 
 @dataclass
@@ -117,13 +139,14 @@ class Block:
     warps: list[Warp]
     shared: bytearray
     failed: bool = False
-    """A child has failed."""
+    """Whether a child has failed."""
     launched: int = 0
-    """Number of its children."""
+    """Number of children."""
 
 
 def run_block(launch: Launch, at: tuple[int, int, int], limit: int = 1_000_000) -> Block:
-    """Run the block at `at`. Raises `RuntimeError` after `limit` instructions of a warp."""
+    """Run the block at `at` (x, y, z) until all its warps have ended. Raises `RuntimeError` after
+    `limit` instructions of a warp."""
     shared = bytearray(launch.shared)
     warps = []
     for index in range(launch.warps):
@@ -139,7 +162,7 @@ def run_block(launch: Launch, at: tuple[int, int, int], limit: int = 1_000_000) 
 
 
 def _steps(launch, at, warp: Warp, block: Block, limit: int) -> Iterator[None]:
-    """Run up to each barrier, then to the end."""
+    """Run a warp. Yields at each barrier, and returns at the end of the warp."""
     machine = _Machine(launch, at, warp, block)
     for _ in range(limit):
         here = warp.pc
@@ -279,7 +302,7 @@ class _Machine:
         self.write(np.full(32, self.launch.memory.word(va)))
 
     def _addresses(self) -> list[tuple[int, int]]:
-        """Number and access address of each active lane."""
+        """Number of each active lane, and the address of its access."""
         base = self.pair(self.a)
         return [
             (int(lane), (int(base[lane]) + self.offset) & (1 << 64) - 1)

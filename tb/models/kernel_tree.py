@@ -1,4 +1,7 @@
-"""Kernels that launch kernels, as objects: what is complete after each event (NEST-12)."""
+"""Kernels that launch kernels, as a tree of objects (NEST-12).
+
+After each event the methods yield its consequences, in order: `Over` and `Joined`.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,8 +12,8 @@ __all__ = ["Block", "Joined", "Kernel", "Over"]
 
 @dataclass(eq=False)
 class Block:
-    """A block. `children` : children that are not complete. `failed` : a complete child has
-    failed."""
+    """A block of a kernel. `children` : children that are not complete. `parent` : it has launched
+    a child. `left` : it is over. `failed` : a complete child has failed."""
 
     kernel: "Kernel"
     children: set["Kernel"] = field(default_factory=set)
@@ -19,7 +22,7 @@ class Block:
     failed: bool = False
 
     def launch(self) -> "Kernel":
-        """A new child."""
+        """Launch a child, and return it."""
         child = Kernel(self)
         self.children.add(child)
         self.parent = True
@@ -27,7 +30,7 @@ class Block:
         return child
 
     def leave(self) -> Iterator["Over | Joined"]:
-        """The block is over. Yields what follows."""
+        """Event: the block is over."""
         self.left = True
         yield from self._close()
 
@@ -38,7 +41,7 @@ class Block:
             yield from self.kernel.complete()
 
     def complete(self, child: "Kernel") -> Iterator["Over | Joined"]:
-        """A child is done."""
+        """Event: a child is done."""
         self.children.remove(child)
         self.failed |= child.failed
         if not self.children and not self.left:
@@ -48,8 +51,8 @@ class Block:
 
 @dataclass(eq=False)
 class Kernel:
-    """A kernel. `families` : blocks that have launched children, until block and children are
-    over."""
+    """A kernel. `families` : its blocks with children, each until the block and all its children
+    are over. `ended` : all its blocks are over."""
 
     parent: Block | None = None
     families: set[Block] = field(default_factory=set)
@@ -57,18 +60,19 @@ class Kernel:
     failed: bool = False
 
     def end(self, *, failed: bool) -> Iterator["Over | Joined"]:
-        """All its blocks are over. Yields what follows."""
+        """Event: all blocks of the kernel are over. `failed` : the kernel itself has failed."""
         self.ended = True
         self.failed |= failed
         yield from self.complete()
 
     def complete(self) -> Iterator["Over | Joined"]:
-        """Yields what follows if its blocks are over and all its descendants are done."""
+        """Yield `Over` if the kernel's blocks are over and all its descendants are done."""
         if self.ended and not self.families:
             yield Over(self, self.failed)
 
     def done(self, *, failed: bool = False) -> Iterator["Over | Joined"]:
-        """The kernel is complete, and has made its releases. Yields what follows."""
+        """Event: the kernel is complete, and its releases have been made. `failed` : it was
+        killed or refused, or a release has failed."""
         self.failed |= failed
         if self.parent is not None:
             yield from self.parent.complete(self)

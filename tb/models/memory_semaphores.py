@@ -1,8 +1,8 @@
-"""Semaphore operations of the channels in memory, from the contract of `MemorySemaphores` and
-rule 8 of `hw/README.md`.
+"""Semaphore operations in memory, from the contract of `MemorySemaphores` and rule 8 of
+`hw/README.md`.
 
-The model is cycle-accurate except for the offer of an operation behind another: it may come at any
-time up to 5 cycles after the earlier one has ended.
+The model is cycle-accurate, with one exception: an operation that was queued behind another may be
+offered at any time up to 5 cycles (`OFFERED`) after the end of the other.
 """
 
 from collections import Counter
@@ -16,7 +16,8 @@ OFFERED = 5
 
 @dataclass(frozen=True)
 class Begin:
-    """An operation. `request` : all its bits. `changes` : true unless it is an acquire."""
+    """An operation of a channel. `request` : bits of the request. `changes` : true unless it is an
+    acquire."""
 
     channel: int
     request: int
@@ -25,7 +26,7 @@ class Begin:
 
 @dataclass(frozen=True)
 class Result:
-    """Result of an operation, with the number of the error."""
+    """Result of an operation. `error` : number of the error, 0 for none."""
 
     passed: bool
     error: int
@@ -37,9 +38,11 @@ class Inputs:
 
     Members
     -------
-    collect, clear : channels.
+    begin : operation that joins the queue.
+    collect, clear : channel of which the result is collected, or dropped.
+    peek : channel for which `result` is shown.
     ready : the semaphore unit accepts a request.
-    response : its response.
+    response : response of the semaphore unit.
     """
 
     begin: Begin | None = None
@@ -56,9 +59,12 @@ class Outputs:
 
     Members
     -------
-    result : result of the channel in `peek`; None (no meaning) if that channel has no result.
-    request : the request offered, if any.
-    awaits : the response is accepted; None if no operation is outstanding.
+    busy : channels with an operation in the queue.
+    changing : those of them with an operation other than an acquire.
+    ended : channels with a result.
+    result : result of the channel in `peek`; None, no meaning, if that channel has no result.
+    request : bits of the request offered, or None.
+    awaits : a response is accepted; None, no meaning, if no request is outstanding.
     """
 
     busy: frozenset[int]
@@ -70,13 +76,13 @@ class Outputs:
 
 
 class QueueModel:
-    """The queue.
+    """Queue of the operations of all channels.
 
     Members
     -------
     now : number of cycles so far.
     queue : operations that have not ended, in order.
-    asked : the first of them was accepted by the semaphore unit.
+    asked : the semaphore unit has accepted the request of the first operation.
     results : results that their channels have not collected.
     met : number of cycles with each situation.
     """
@@ -92,8 +98,8 @@ class QueueModel:
         self._offered = False
 
     def show(self, now: Inputs, *, offered: bool) -> Outputs:
-        """Outputs of the cycle. `offered` : whether a request is offered; decides in cycles in
-        which both are allowed."""
+        """Outputs of the cycle. `offered` : whether the hardware offers a request. The model
+        follows it in cycles in which an offer is allowed but not required."""
         waits = bool(self.queue) and not self.asked
         must = waits and (self._offered or self.now >= self._late)
         may = waits and self.now >= self._early

@@ -1,8 +1,9 @@
 """Method pipeline, from the contract of `MethodPipeline` and of its ports (HOST-2, COPY-1).
 
-The model is cycle-accurate: `look` returns the method executed in a cycle, `cycle` returns its
-outputs and advances to the next cycle. The model does not decode: each dword comes with the method
-that it completes. All progress of a channel is one `Flow`, wherever the hardware keeps it.
+The model is cycle-accurate: `look` returns the method executed in a cycle, `cycle` returns the
+outputs of that cycle and advances to the next one. The model does not decode: each dword comes with
+the method that it completes. The progress of a channel is one `Flow`; the hardware distributes it
+over several units.
 """
 
 from collections import Counter, deque
@@ -45,7 +46,8 @@ class Phase(Enum):
 
 
 class Outcome(Enum):
-    """Outcome of a method in one cycle. `NONE`: undecided, as the channel is about to be let go."""
+    """Outcome of a method in one cycle. `NONE`: undecided, because the channel is about to be let
+    go."""
 
     NONE = auto()
     DONE = auto()
@@ -55,8 +57,8 @@ class Outcome(Enum):
 
 
 class Answer(NamedTuple):
-    """Outcome of the executed method. `keep`: the channel keeps its engine. `yields`: the method is
-    a YIELD with an effect."""
+    """Outcome of the executed method. `wait`: wait of a parked channel. `keep`: the channel keeps
+    its reserved engine. `yields`: the method is a YIELD with an effect."""
 
     outcome: Outcome
     wait: Wait = Wait.NONE
@@ -65,14 +67,15 @@ class Answer(NamedTuple):
 
 
 HEADERS = (Cause.HEADER_OBSOLETE, Cause.HEADER_RESERVED, Cause.HEADER_RANGE)
-"""Causes of illegal headers. Their methods have address, subchannel and data of the header."""
+"""Causes of illegal headers. A method with such a cause has the address, subchannel and data of the
+header."""
 
 NO_ANSWER = Answer(Outcome.NONE)
 
 
 class Dword(NamedTuple):
-    """A dword, and the method that it completes. `refusal`: refusal of the dword as a header; None:
-    the dword is no header, so any refusal may be shown."""
+    """A dword, and the method that it completes, if any. `refusal`: refusal of the dword as a
+    header; None if the dword is no header: then any refusal may be shown."""
 
     value: int
     method: Method | None = None
@@ -81,7 +84,8 @@ class Dword(NamedTuple):
 
 @dataclass(frozen=True)
 class Beat:
-    """A fetched beat, with dwords from place `low` on; with `cause` or `empty`, it has none."""
+    """A fetched beat, with dwords from place `low` on. It has none if it is `empty` or has a
+    `cause`. `first`, `end` : first, last beat of a ring entry. `get` : GP_GET of that entry."""
 
     dwords: tuple[Dword, ...] = ()
     low: int = 0
@@ -100,8 +104,8 @@ class Beat:
 
 
 class Edit(NamedTuple):
-    """A change to a channel's context. `method`: with `replace`, the new held method; None: no held
-    method."""
+    """A change to a channel's context. `reset`: its state and methods are cleared. `replace`: its
+    held method is replaced by `method`, or removed if `method` is None."""
 
     channel: int
     reset: bool = False
@@ -117,7 +121,7 @@ class Entry(NamedTuple):
 
 
 class Look(NamedTuple):
-    """A method in execution. `fresh`: this is its first cycle in the service."""
+    """A method in execution. `fresh`: this is the first cycle of RUN in this service."""
 
     channel: int
     method: Method
@@ -131,10 +135,10 @@ class Flow:
 
     Members
     -------
-    beats : fetched beats that are not taken.
-    taken : number of dwords taken of the first beat.
+    beats : fetched beats with dwords that are not taken, oldest first.
+    taken : number of dwords taken from the first of these beats.
     held, queued : decoded methods, oldest first.
-    finish : GP_GET of the entry if its last dword was taken and its end is not reported.
+    finish : GP_GET of a ring entry from its last dword to the report of its end; else None.
     """
 
     beats: deque[Beat] = field(default_factory=deque)
@@ -159,7 +163,9 @@ class Inputs:
     head : the oldest beat of the served channel is offered.
     objects : objects bound in the served channel.
     target : channel to serve next, or None.
-    answer : outcome of the method, if one is executed.
+    edit : change to the context of a channel, or None. It is taken before a target.
+    leave, stay : of the scheduler: the served channel must be let go; it may stay nevertheless.
+    answer : outcome of the executed method, if there is one.
     asked : the served channel has requested an operation of the semaphore unit.
     """
 
@@ -184,7 +190,8 @@ class Outputs:
     edited : an edit is taken.
     take, taken : of `ChoicePort`.
     unpark : channel of which the wait ends.
-    park : wait with which the served channel is let go, and `lasts`; (None, ...): any wait.
+    park : wait with which the served channel is let go, and `lasts`. (None, ...): any wait is
+        accepted.
     ahead, reset, replace, again, early : of `Service`. `again` is None if the replaced method has
         no address. `early` is compared only while the channel's state is loaded.
     leave, quit : of `Service`; None: no channel is served.
@@ -263,10 +270,10 @@ SITUATIONS = (
     "copy setting",
     "copy method without a copy object",
 )
-"""Goals of the random test."""
+"""Situations that the random test must meet."""
 
 TOGETHER = ("another channel", "another channel, loaded", "edit precedes a target")
-"""Further goals with several channels."""
+"""Further situations that it must meet with several channels."""
 
 
 def acquires(method: Method) -> bool:
@@ -291,8 +298,8 @@ class PipelineModel:
         self.flows = [Flow() for _ in range(channels)]
         self.met: Counter[str] = Counter()
         self._edit: Edit | None = None
-        # Of the previous cycle: the served channel was alive, had a method refused, executed a
-        # setting, was let go.
+        # In the previous cycle, the served channel: was alive; had a method refused; executed a
+        # setting; was let go.
         self._was_alive = self._refused = self._setting = self._left = False
         self._fresh = False
 
@@ -336,7 +343,8 @@ class PipelineModel:
             met["edited, loaded"] += not again
         self.served, self._edit, self.phase = chosen, now.edit, Phase.LOAD
         if again:
-            # Its methods advance at once; the methods of a loaded channel do so afterwards.
+            # The context is still present, so its methods advance in this cycle. After a load they
+            # advance in RUN.
             self._advance(None, None, done=False)
         return out
 
@@ -364,7 +372,7 @@ class PipelineModel:
             flow.held = flow.queued = flow.finish = None
             flow.taken = 0
             return out
-        # An operation begun by the held method is still waited for.
+        # `lasts`: the channel still waits for an operation begun by its held method.
         out.park = Wait.TURN, True
         if edit.replace:
             self._replace(edit, flow, out)
@@ -461,8 +469,8 @@ class PipelineModel:
         return method
 
     def _advance(self, look: Look | None, method: Method | None, *, done: bool) -> None:
-        """Advance the decoded methods. A method that only sets state makes room at once, any other
-        in the next cycle."""
+        """Advance the decoded methods. A state method that is done makes room in this cycle, any
+        other in the next."""
         flow = self.flow
         free = flow.held is None or (done and look is not None and look.kind is Kind.STATE)
         if done:

@@ -1,4 +1,4 @@
-"""Methods by themselves: kind, properties and verdict, from the public formats and the table of
+"""Kind, properties and verdict of a single method, from the public formats and the table of
 refusals in `hw/README.md` (HOST-3, HOST-4, HOST-8)."""
 
 from dataclasses import dataclass, field, replace
@@ -57,7 +57,7 @@ HOST_STATE = frozenset({
     HostMethod.SEM_PAYLOAD_HI,
     HostMethod.YIELD,
 })
-"""Host methods that at most set state."""
+"""Host methods of kind STATE."""
 
 ACTS = (
     ComputeMethod.LAUNCH_DMA,
@@ -121,7 +121,8 @@ _PEER = 3
 
 @dataclass(frozen=True)
 class Method:
-    """A method at byte offset `place`; with a cause, the reason why there is none."""
+    """A method at byte offset `place`. With a `cause` other than NONE, an error of the header or
+    ring entry in place of a method."""
 
     place: int
     data: int = 0
@@ -139,13 +140,14 @@ class Kind(Enum):
 
 
 def bound_to(objects: list[ObjectKind], subchannel: int) -> ObjectKind:
-    """Object of a subchannel, with these objects bound to the first ones."""
+    """Object of a subchannel. `objects` : objects bound to the first subchannels; those from 5 on
+    are for software."""
     return objects[subchannel] if subchannel < _FIRST_SOFTWARE else ObjectKind.SOFTWARE
 
 
 def kind(method: Method, objects: list[ObjectKind]) -> Kind:
-    """Kind of a method, with these objects bound to the subchannels. Without a copy object, methods
-    of the copy class are control methods, and are refused."""
+    """Kind of a method. `objects` : bound to the first subchannels. A method of the copy class on a
+    subchannel without a copy object is a control method, and is refused."""
     if method.cause != Cause.NONE:
         return Kind.CONTROL
     if method.place in HOST_STATE:
@@ -179,7 +181,7 @@ _COPY_FIELDS = {
     CeMethod.SET_REMAP_CONST_B: ("const_b", 0, 32),
     CeMethod.SET_REMAP_COMPONENTS: ("remap", 0, 32),
 }
-"""Part of the copy's parameters that a method sets: name, lowest bit, width."""
+"""Part of a copy parameter that each method sets: name of the parameter, lowest bit, width."""
 
 
 def _replaced(value: int, low: int, width: int, part: int) -> int:
@@ -193,8 +195,8 @@ class Settings:
 
     Members
     -------
-    objects : bound to each subchannel that can have one.
-    va, payload : of semaphore methods.
+    objects : objects bound to the subchannels that can have one.
+    va, payload : address and payload of semaphore methods.
     copy : parameters of copies; `src_mode`, `dst_mode`: data of SET_SRC_PHYS_MODE, SET_DST_...;
         `remap`: of SET_REMAP_COMPONENTS.
     """
@@ -227,16 +229,17 @@ class Settings:
 
     @property
     def copies(self) -> bool:
-        """A copy object is bound."""
+        """Whether a copy object is bound."""
         return ObjectKind.COPY in self.objects
 
     def refused(self, side: str) -> bool:
-        """Whether the physical mode of `src` or `dst` is not modelled."""
+        """Whether the physical mode of `side` ("src" or "dst") is not modelled."""
         mode = self.copy[f"{side}_mode"]
         return mode & 3 == _PEER or mode >> 2 & 15 != 0
 
     def record(self, counting: int) -> dict:
-        """As in `method_settings`, with this number of counting semaphores."""
+        """The settings as the record `method_settings`. `counting` : number of counting
+        semaphores."""
         copy = dict(self.copy)
         del copy["src_mode"], copy["dst_mode"], copy["remap"]
         low = self.va >> 16 & 0xFFFF == WINDOW_BASE >> 16 & 0xFFFF
@@ -269,11 +272,11 @@ class Operation:
 
     Members
     -------
-    code : the operation; None: it does not exist.
-    acquires : it is neither a release nor a reduction.
-    plain : it is ACQUIRE of 32 bits.
-    idle : it waits for the channel's tasks.
-    fields : of the request to the semaphore unit; those without meaning are missing.
+    code : the operation; None if its code is undefined.
+    acquires : the operation is neither a release nor a reduction.
+    plain : the operation is ACQUIRE of 32 bits.
+    idle : the operation waits for the channel's tasks.
+    fields : fields of the request to the semaphore unit; those without a meaning are missing.
     """
 
     code: SemOp | None
@@ -284,7 +287,7 @@ class Operation:
 
 
 def operation(method: Method, settings: Settings) -> Operation:
-    """The operation of SEM_EXECUTE or SEMAPHORED."""
+    """The operation of a SEM_EXECUTE or SEMAPHORED method."""
     if method.place == HostMethod.SEMAPHORED:
         old = unpack(LegacySemaphore, method.data)
         codes = {1 << bit: code for bit, code in enumerate(_LEGACY)}
@@ -311,7 +314,7 @@ def operation(method: Method, settings: Settings) -> Operation:
 
 
 def launch_modelled(data: int) -> bool:
-    """Whether LAUNCH_DMA with these data is a copy of a modelled mode."""
+    """Whether LAUNCH_DMA with data `data` launches a copy of a modelled mode."""
     launch = unpack(CopyLaunch, data)
     pitch = launch["src_pitch"] and launch["dst_pitch"]
     return not (
@@ -326,7 +329,7 @@ def launch_modelled(data: int) -> bool:
 
 
 def launch_refusal(data: int, settings: Settings, privileged: bool) -> Cause:
-    """Cause of refusing LAUNCH_DMA with these data; NONE: it is legal."""
+    """Cause for which LAUNCH_DMA with data `data` is refused; NONE if it is legal."""
     launch, copy = unpack(CopyLaunch, data), settings.copy
     physical = [side for side in ("src", "dst") if launch[f"{side}_physical"]]
     if not launch_modelled(data) or any(map(settings.refused, physical)):
@@ -349,10 +352,10 @@ class Inline:
     Members
     -------
     open : more dwords are expected.
-    room : number of LOAD_INLINE_DATA that still set state; the next one is executed by the engine.
+    room : number of LOAD_INLINE_DATA methods that only set state; the engine executes the next one.
     failed : the last LOAD_INLINE_DATA was refused.
-    ended : another compute method was refused.
-    dropped : the rest of its data is ignored.
+    ended : another compute method was refused while the transfer was open, which ends it.
+    dropped : the transfer was given up; its further data are ignored.
     """
 
     open: bool = False
@@ -366,7 +369,7 @@ class Inline:
         return replace(self, room=self.room - 1)
 
     def refused(self, method: Method) -> "Inline":
-        """After the refusal of a method of a compute object."""
+        """After the refusal of `method`, a method of a compute object."""
         if method.place == ComputeMethod.LOAD_INLINE_DATA:
             return replace(self, failed=self.open)
         if self.open and not self.failed:
@@ -382,9 +385,9 @@ class Inline:
 
 
 class Action(Enum):
-    """Action of a control method. `BARRIER`: none, but only after the channel's copies. `SET`,
-    `IGNORE`, `COMPUTE`: a compute method that sets state of the engine, has no effect in this
-    design, or is executed by the engine."""
+    """Action of a control method. `BARRIER`: no action, but the method waits for the channel's
+    copies. For compute methods: `SET` sets state of the engine, `IGNORE` has no effect in this
+    design, `COMPUTE` is executed by the engine."""
 
     REFUSE = auto()
     NOTHING = auto()
@@ -402,8 +405,8 @@ class Action(Enum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Action of a control method. `cause`, `object` : of a REFUSE, of a BIND. `idle` : the method
-    waits for the channel's tasks."""
+    """Action of a control method. `cause` : of REFUSE. `object` : bound by BIND. `idle` : the
+    method waits for the channel's tasks."""
 
     action: Action
     cause: Cause = Cause.NONE
@@ -428,11 +431,11 @@ def verdict(
 
     Parameters
     ----------
-    bound : object of its subchannel.
-    privileged : its channel may execute privileged methods.
-    refused : cause of a refusal by the unit for which it has waited, or NONE.
-    inline : inline transfer of its channel.
-    compute : a compute engine is built.
+    bound : object bound to the subchannel of the method.
+    privileged : the channel may execute privileged methods.
+    refused : cause for which the unit that executes the method has refused it, or NONE.
+    inline : inline transfer of the channel.
+    compute : the machine has a compute engine.
     """
     if method.cause != Cause.NONE:
         return _refuse(method.cause)
@@ -504,7 +507,7 @@ def _of_engine(method: Method, bound: ObjectKind, refused: Cause, inline: Inline
 
 
 def _load(refused: Cause, inline: Inline) -> Verdict:
-    """LOAD_INLINE_DATA."""
+    """Verdict on LOAD_INLINE_DATA."""
     if inline.dropped:
         return Verdict(Action.IGNORE)
     if not inline.open:

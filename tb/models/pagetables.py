@@ -25,12 +25,12 @@ class Translation:
 
 @dataclass(frozen=True)
 class Sparse:
-    """Reads return 0, writes are dropped."""
+    """A sparse address: reads return 0, writes are dropped."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """FAULT_TYPE 0 … 15, and the number of entries read up to the fault."""
+    """A fault: FAULT_TYPE 0 … 15, and the number of table entries read until then."""
 
     code: int
     reads: int
@@ -49,7 +49,8 @@ class _End(Exception):
 
 
 def walk(load: Load, memory_bytes: int, pdb: int, va: int) -> Translation | Sparse | Fault:
-    """Translate `va` with the tables whose PD3 is at `pdb`."""
+    """Translate `va` with the tables whose PD3 is at physical address `pdb`. `memory_bytes` : size
+    of memory; tables and pages beyond it fault."""
     try:
         return _Walk(load, memory_bytes).run(pdb, va)
     except _End as end:
@@ -64,7 +65,8 @@ class _Walk:
         return _End(Fault(code, self.reads))
 
     def read(self, address: int, dwords: int = 2) -> int:
-        """Read an entry of 8 or 16 bytes, which counts as one read."""
+        """Read an entry of 2 or 4 dwords, which counts as one read. Raises `_End` with a fault if
+        it is outside memory or the bus reports an error."""
         self.reads += 1
         if address + 4 * dwords > self.memory_bytes:
             raise self.fault(REGION)
@@ -77,7 +79,8 @@ class _Walk:
         return value
 
     def table(self, aperture: int, volatile: int, address: int) -> int | None:
-        """Address of the next table; None if there is none."""
+        """Address of the next table; None if there is none. Raises `_End` if the entry is sparse or
+        its aperture is not supported."""
         if aperture == 0:
             if volatile:
                 raise _End(Sparse())
@@ -122,7 +125,8 @@ class _Walk:
         return self.page(self.read(at + 8 * (va >> 12 & 511)), va, 1 << 12)
 
     def page(self, pte: int, va: int, size: int) -> Translation | Sparse:
-        """A page must lie inside memory; of a 512 MiB page, only the 2 MiB around the address."""
+        """Translation by a PTE. The page must lie inside memory; of a 512 MiB page, only the 2 MiB
+        piece with the address. Raises `_End` if the PTE is sparse or faults."""
         if not pte & 1:
             if pte >> 3 & 1:
                 raise _End(Sparse())

@@ -28,7 +28,7 @@ STATES = (
 """States of a channel."""
 
 ALL = -1
-"""In `Inputs.leaves`: every semaphore."""
+"""Value of `Inputs.leaves` for all semaphores of the group."""
 
 _NEVER = -1
 
@@ -49,7 +49,7 @@ ENDS_WITH: dict[Wait, tuple[str, ...]] = {
     Wait.TASKS: ("not tasks",),
     Wait.COMPUTE: ("over",),
 }
-"""Reasons to end each wait. "group": as of the previous cycle."""
+"""Conditions that end each wait; one is enough. "group": the group held in the previous cycle."""
 
 SITUATIONS = (
     *(f"{wait.name} ends: {reason}" for wait, ends in ENDS_WITH.items() for reason in ends),
@@ -83,13 +83,13 @@ class Inputs:
     states : states that each channel has.
     zero : counting semaphores that are 0.
     served : the channel being served, or None.
-    wait : the served channel is parked with this wait, or continues (`Wait.NONE`).
-    lasts : the served channel is parked with its present wait, or, if it has none, with `wait`;
-        never together with `watch`.
+    wait : wait with which the served channel is parked; `Wait.NONE` if it continues.
+    lasts : the served channel keeps its present wait; `wait` applies only if it has none. Never
+        together with `watch`.
     watch : index of the semaphore whose acquire the served channel has requested.
     joins, leaves : counting semaphore that joins or leaves the served channel's group.
     update : index of the semaphore operated on.
-    clear : channel that starts.
+    clear : channel that starts, with an empty group.
     """
 
     states: Sequence[frozenset[str]]
@@ -106,8 +106,17 @@ class Inputs:
 
 @dataclass(frozen=True)
 class Outputs:
-    """Outputs of one cycle; sets of channels where the hardware has one bit per channel. `held` is
-    None if it has no meaning, because no channel is served, or its service begins."""
+    """Outputs of one cycle; sets of channels where the hardware has one bit per channel.
+
+    Members
+    -------
+    ready : channels that are alive, with a wait that is over.
+    wanting : channels that are alive, and wait only for an engine.
+    holding : channels with groups that held in the previous cycle.
+    held : whether the served channel's group holds; None, no meaning, if no channel is served or
+        the service begins in this cycle.
+    waits : wait of each channel.
+    """
 
     ready: frozenset[int]
     wanting: frozenset[int]
@@ -137,8 +146,8 @@ class ParkingModel:
         self._served: int | None = None
         # Last update of each semaphore.
         self._updated: dict[int, int] = {}
-        # Of the previous cycle: channels whose groups held, and the channel whose group was joined
-        # by a semaphore; channel and semaphore that leaves its group in this cycle.
+        # In the previous cycle: channels with groups that held; channel with a group that a
+        # semaphore joined. In this cycle: a channel, and the semaphore that leaves its group.
         self._held: frozenset[int] = frozenset()
         self._joined: int | None = None
         self._leaves: tuple[int, int] | None = None
@@ -188,7 +197,7 @@ class ParkingModel:
         return self.groups[channel] <= now.zero
 
     def _ends(self, now: Inputs, channel: int) -> bool:
-        """The condition of the channel's wait is true."""
+        """Whether one of the conditions that end the channel's wait is true."""
         return any(self._true(reason, now, channel) for reason in ENDS_WITH[self.waits[channel]])
 
     def _true(self, reason: str, now: Inputs, channel: int) -> bool:
@@ -209,7 +218,7 @@ class ParkingModel:
         return reason in states
 
     def _was_updated(self, now: Inputs, channel: int) -> bool:
-        """The watched semaphore was updated, from two cycles after `watch` on."""
+        """Whether the watched semaphore was updated, two cycles after `watch` or later."""
         if channel not in self.watching:
             return False
         index, since = self.watching[channel]
@@ -217,7 +226,7 @@ class ParkingModel:
         return latest >= since + 2
 
     def _lacks_engine(self, channel: int) -> bool:
-        """The channel waits only for an engine; one may be available."""
+        """Whether the channel waits only for an engine; true also if one is available."""
         match self.waits[channel]:
             case Wait.ENGINE:
                 return channel in self._held and channel != self._joined
@@ -244,7 +253,7 @@ class ParkingModel:
         self._meet_groups(now)
 
     def _only(self, reason: str, now: Inputs, channel: int) -> bool:
-        """This is the only reason to end the channel's wait."""
+        """Whether `reason` is the only true condition that ends the channel's wait."""
         reasons = ENDS_WITH[self.waits[channel]]
         return [one for one in reasons if self._true(one, now, channel)] == [reason]
 

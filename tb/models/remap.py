@@ -1,4 +1,4 @@
-"""Reference of the remap of the copy class (HOST-16), element by element."""
+"""Reference model of the copy class's component remap (HOST-16), element by element."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,14 +13,14 @@ _SOURCES = "XYZW"
 
 @dataclass(frozen=True)
 class Remap:
-    """Elements of a copy. At the source they have `sources` components of `size` bytes; at the
-    destination, one component per name in `targets`.
+    """Remap of the elements of a copy. A source element has `sources` components, a destination
+    element one per name in `targets`; each has `size` bytes.
 
     Members
     -------
-    targets : per destination component, one of `X`, `Y`, `Z`, `W` (components of the source), `A`,
-        `B` (constants), `no` (unchanged).
-    unused : the same for the components that the elements do not have.
+    targets : source of each destination component: `X`, `Y`, `Z`, `W` (components of the source
+        element), `A`, `B` (constants), `no` (unchanged).
+    unused : the same for the destination components, up to four, that the elements do not have.
     """
 
     targets: tuple[str, ...]
@@ -47,7 +47,7 @@ class Remap:
         return codes | shape
 
     def components(self) -> dict[str, Any]:
-        """The record `remap_components`."""
+        """The remap as the record `remap_components`."""
         word = self.word
         return {
             "dst": [word >> 4 * number & 7 for number in range(4)],
@@ -58,12 +58,12 @@ class Remap:
 
     @property
     def refused(self) -> bool:
-        """Whether a component selects a source that does not exist."""
+        """Whether a destination component selects a source that does not exist."""
         return any(name not in (*_SOURCES[: self.sources], "A", "B", "no") for name in self.targets)
 
     @property
     def source_bytes(self) -> int:
-        """Bytes read per element."""
+        """Bytes read per element; 0 if no component of the source is used."""
         return self.size * self.sources if {*self.targets} & {*_SOURCES} else 0
 
     @property
@@ -72,7 +72,7 @@ class Remap:
         return self.size * len(self.targets)
 
     def element(self, source: bytes, old: bytes) -> bytes:
-        """A destination element, from the source element and its own contents so far."""
+        """New contents of a destination element. `old` : its contents so far."""
         size, found = self.size, b""
         constants = {"A": self.const_a, "B": self.const_b}
         for number, name in enumerate(self.targets):
@@ -86,7 +86,7 @@ class Remap:
         return found
 
     def line(self, source: bytes, old: bytes) -> bytes:
-        """All elements of a line."""
+        """New contents of a line of destination elements. `old` : its contents so far."""
         reads, writes = self.source_bytes, self.target_bytes
         return b"".join(
             self.element(

@@ -1,4 +1,4 @@
-"""Reference model of tree pseudo-LRU, as in textbooks (ASID-11)."""
+"""Reference model of tree pseudo-LRU replacement, as in textbooks (ASID-11)."""
 
 from collections.abc import Hashable
 
@@ -6,11 +6,11 @@ __all__ = ["PseudoLru"]
 
 
 class PseudoLru:
-    """Sets of `ways` places each, a power of two.
+    """`sets` sets of `ways` places each; `ways` is a power of two.
 
-    A set's tree is stored as a heap: its root is node 1, and the places follow the last node. Each
-    node points away from the half that was used last. A new key takes the lowest empty place; if
-    there is none, the place to which the tree points.
+    A new key takes the lowest empty place of its set. If there is none, it takes the place to which
+    the tree points: each node points away from the half that was used last. The tree is stored as a
+    heap: its root is node 1, and the places follow the last node.
     """
 
     def __init__(self, ways: int, sets: int = 1) -> None:

@@ -1,7 +1,7 @@
 """Timers of parked channels, from the contract of `RetryTimers`.
 
-A timer may be compared late, so the model tells for each channel whether its timer has expired, has
-not expired, or may have expired.
+The hardware may notice an expiry late. For each channel the model therefore tells whether the timer
+has expired, has not expired, or may have expired.
 """
 
 from dataclasses import dataclass
@@ -9,12 +9,14 @@ from dataclasses import dataclass
 __all__ = ["CYCLE_BITS", "UNIT_BITS", "Arm", "Timer", "TimersModel"]
 
 CYCLE_BITS, UNIT_BITS = 24, 32
-"""Bits in which the times are compared; `due` lies less than half of this range ahead."""
+"""Number of bits in which times in cycles, and times in timeout units, are compared. `due` lies
+less than half of the range ahead."""
 
 
 @dataclass(frozen=True)
 class Arm:
-    """The channel's timer expires at `due`, in cycles or in units."""
+    """The channel's timer expires at `due`. `units` : `due` is in timeout units, otherwise in
+    cycles."""
 
     channel: int
     units: bool
@@ -27,8 +29,8 @@ class Timer:
 
     Members
     -------
-    since : cycle of `arm`.
-    passed : first cycle at or after its `due` time, or None.
+    since : cycle in which the timer was armed.
+    passed : first cycle at or after the `due` time; None before it.
     """
 
     arm: Arm
@@ -53,14 +55,16 @@ class TimersModel:
         self._expired: set[int] = set()
 
     def show(self, cycles: int, units: int) -> tuple[bool | None, ...]:
-        """Whether each channel's timer has expired at this time; None if it may have."""
+        """Whether each channel's timer has expired; None if it may have. `cycles`, `units` :
+        present time."""
         for timer in self.timers.values():
             if timer.passed is None and _passed(timer.arm, cycles, units):
                 timer.passed = self.now
         return tuple(map(self._state, range(self._channels)))
 
     def step(self, shown: frozenset[int], arm: Arm | None, disarm: int | None) -> None:
-        """Advance to the next cycle. `shown` : channels whose timer was seen to have expired."""
+        """Advance to the next cycle. `shown` : channels with a timer that the hardware shows as
+        expired. `disarm` : channel with a timer that is stopped."""
         self._expired |= shown
         if disarm is not None:
             self._stop(disarm)
@@ -84,6 +88,6 @@ class TimersModel:
 
 
 def _passed(arm: Arm, cycles: int, units: int) -> bool:
-    """Whether the timer's `due` time has come; times are circular."""
+    """Whether the `due` time of `arm` has come. Times wrap."""
     time, bits = (units, UNIT_BITS) if arm.units else (cycles, CYCLE_BITS)
     return (time - arm.due) % (1 << bits) < 1 << bits - 1

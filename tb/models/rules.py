@@ -1,6 +1,7 @@
 """Scheduling rules, checked on a trace independently of the hardware's implementation.
 
-Pass all events of a run to `Rules.check`. It raises `AssertionError` with rule, cycle and channel.
+Pass all events of a run to `Rules.check`. For an event that breaks a rule, it raises
+`AssertionError` with rule, cycle and channel.
 """
 
 from collections import defaultdict
@@ -19,9 +20,15 @@ _AFTER_COPIES = {0x1C, 0x20, 0x24, 0x34, 0x50, 0x6C, 0x78, 0x84}
 
 @dataclass
 class _Channel:
-    """State of one channel: SEM_* registers, number of running copies, acquires since the last
-    start of a copy as (cycle, address), and the acquired counting semaphores that the channel has
-    not changed since."""
+    """State of one channel.
+
+    Members
+    -------
+    registers : data of the latest host methods, by byte offset.
+    running : number of running copies.
+    acquired : (cycle, address) of the acquires passed since the last start of a copy.
+    group : counting semaphores of these acquires, without those that the channel has changed since.
+    """
 
     registers: dict[int, int] = field(default_factory=dict)
     running: int = 0
@@ -57,8 +64,11 @@ class Rules:
         self.model = SemaphoreMemory(self.slots, self.counting)
 
     def check(self, events: Iterable[trace.Event]) -> None:
-        """Check all events. Within a cycle, semaphore writes come first, as the scheduler sees the
-        values of the same cycle."""
+        """Check all events of a run. Raises `AssertionError` at the first one that breaks a rule.
+
+        Within a cycle, semaphore writes are taken first, as the scheduler sees the values of the
+        same cycle.
+        """
         for event in sorted(
             events, key=lambda event: (event.cycle, not isinstance(event, trace.Semaphore))
         ):
@@ -96,7 +106,7 @@ class Rules:
         return (channel.registers.get(0x60, 0) & 0xFF) << 32 | channel.registers.get(0x5C, 0)
 
     def _operate(self, event: trace.Method, channel: _Channel) -> None:
-        """Replay an on-chip operation. Its write must be in the trace."""
+        """Replay an on-chip operation. The write of a release or reduction must be in the trace."""
         va, operation = self._address(channel), event.data & 7
         if not self.model.on_chip(va):
             return
@@ -150,8 +160,8 @@ class Rules:
         )
 
     def _start(self, event: trace.Start) -> None:
-        """COPY-13: no copy of another channel has started on this engine since the last acquire,
-        unless the channel's group of counting semaphores is still zero."""
+        """COPY-13: if a copy of another channel has started on this engine since the channel's last
+        acquire, the counting semaphores of its group must still be 0."""
         channel = self.channels[event.channel]
         self.copies += 1
         if channel.acquired:

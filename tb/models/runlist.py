@@ -19,7 +19,7 @@ MOST = 128
 
 @dataclass(frozen=True)
 class Word:
-    """A TSG in its place of a list; `channels` has one bit per channel."""
+    """A TSG of a list; `channels` has one bit per channel."""
 
     tsgid: int
     timeout: int
@@ -33,10 +33,11 @@ class Reading:
 
     Members
     -------
-    words : the complete TSGs before the bad entry, in order.
-    error, entry : cause of refusing the list (NONE if it is good), and the number reported with it.
+    words : complete TSGs, in order; of a bad list, those before the bad entry.
+    error, entry : cause for which the list is refused (NONE if it is good), and the number of the
+        entry reported with it.
     looked : number of entries that must be read.
-    start : number of the word that has the first turn.
+    start : number of the TSG that has the first turn.
     channels : mask of the channels that are in a TSG.
     """
 
@@ -51,14 +52,15 @@ class Reading:
 def group_entry(
     length: int, tsgid: int = 0, timeout: int = 0, scale: int = 0, noise: int = 0
 ) -> bytes:
-    """Header of a TSG. Bits without a meaning are those of `noise`."""
+    """Entry of 16 bytes: header of a TSG. `noise` : supplies the bits without a meaning."""
     meaning = 0xFFF << 64 | 0xFF << 32 | 0xFF << 24 | 0xF << 16 | 1
     value = tsgid << 64 | length << 32 | timeout << 24 | scale << 16 | 1
     return (noise & ~meaning | value).to_bytes(BYTES, "little")
 
 
 def channel_entry(chid: int, runqueue: int = 0, noise: int = 0) -> bytes:
-    """Channel of a TSG. The bits of pointers and targets are those of `noise`."""
+    """Entry of 16 bytes: channel of a TSG. `noise` : supplies the other bits, such as pointers and
+    targets."""
     meaning = 0xFFF << 64 | 0b11
     return (noise & ~meaning | chid << 64 | runqueue << 1).to_bytes(BYTES, "little")
 
@@ -75,14 +77,14 @@ def read_list(
 
     Parameters
     ----------
-    content : its entries.
-    offset : number of the entry whose TSG has the first turn.
+    content : bytes of the entries.
+    offset : number of the header entry of the TSG that has the first turn.
     channels : number of channels of the machine.
     room : maximum number of TSGs.
     unreadable : numbers of entries that memory does not return.
     """
     reading = Reading()
-    heads: dict[int, int] = {}  # word by number of its header
+    heads: dict[int, int] = {}  # number of the TSG, by number of its header entry
     lacks = 0
     head = mask = 0
     for number in range(len(content) // BYTES):

@@ -24,10 +24,16 @@ class Inputs:
 
     Members
     -------
+    ready : channels that can proceed.
+    copying, keeping, wanting : channels with a running copy; with a reservation; that wait only for
+        an engine.
+    stamps : arrival stamp of each channel.
     served : the channel being served, or None.
-    eligible : channels that have a turn; None: all.
+    eligible : channels that have a turn; None for all.
     take : the target is served from the next cycle on.
-    slice : slice of the channel that was taken in the previous cycle.
+    slice : slice, in cycles, of the channel that was taken in the previous cycle.
+    give_up : the served channel gives up the rest of its slice.
+    reserves, launches : the served channel gets a reservation; its copy starts.
     """
 
     ready: frozenset[int]
@@ -93,7 +99,7 @@ class SchedulerModel:
         self._oldest: deque[int | None] = deque([None] * (1 if channels <= 16 else 2))
 
     def show(self, now: Inputs) -> Outputs:
-        """Outputs of the cycle, which do not depend on `take`."""
+        """Outputs of the cycle. They do not depend on `take`."""
         copies = self.floor in now.copying
         spent = self._holder_served(now) and self._over() and copies and self._rivalled
         return Outputs(
@@ -126,13 +132,13 @@ class SchedulerModel:
         return now.able - {self.floor}
 
     def _chosen(self, now: Inputs) -> int | None:
-        """The oldest channel, if it still requests the pipeline and meanwhile neither holds the
-        floor nor is being served."""
+        """The channel that was the oldest when the oldest was determined, a cycle or two ago. None
+        if by now it cannot proceed, holds the floor, or is being served."""
         oldest = self._oldest[0]
         return oldest if oldest in self._rivals(now) - {now.served} else None
 
     def _goes_on(self, now: Inputs) -> bool:
-        """The floor's holder can proceed, and need not make room for another channel."""
+        """Whether the floor's holder can proceed, and need not make room for another channel."""
         return self.floor in now.able and not (self._over() and self._rivals(now))
 
     def _target(self, now: Inputs) -> int | None:
@@ -141,11 +147,11 @@ class SchedulerModel:
         return None if self._preferred else self._chosen(now)
 
     def _over(self) -> bool:
-        """The slice of the floor's holder is over."""
+        """Whether the slice of the floor's holder is over."""
         return self.now > self._last
 
     def _copies(self, now: Inputs) -> bool:
-        """The floor's holder has a copy running, and a turn."""
+        """Whether the floor's holder has a running copy, and a turn."""
         return self.floor in now.copying and now.may(self.floor)
 
     def _holder_served(self, now: Inputs) -> bool:
@@ -213,8 +219,8 @@ class SchedulerModel:
 
 
 def _oldest(channels: frozenset[int], stamps: Sequence[int]) -> int | None:
-    """The channel with the oldest stamp; the lowest such channel. Stamps span at most half the
-    modulus."""
+    """The channel with the oldest stamp; among equals, the one with the lowest number. The stamps
+    span at most half of `STAMPS`."""
     if not channels:
         return None
     middle = stamps[min(channels)] + STAMPS // 2

@@ -22,11 +22,13 @@ ACQUIRES = frozenset({
 
 
 class Refused(Exception):
-    """An operation that has no effect. The argument is the name of a `SemaphoreError`."""
+    """An operation is refused, and has no effect. The argument is the name of a
+    `SemaphoreError`."""
 
 
 def acquire(operation: int, value: int, payload: int, bits: int) -> bool:
-    """Whether an acquire of `bits` bits passes on `value`."""
+    """Whether an acquire of `bits` bits passes on `value`. Raises `Refused` for an operation that
+    is no acquire."""
     size = 1 << bits
     value, payload = value % size, payload % size
     match operation:
@@ -46,7 +48,8 @@ def acquire(operation: int, value: int, payload: int, bits: int) -> bool:
 def reduce(
     reduction: int, value: int, payload: int, bits: int, unsigned: bool, counting: bool = False
 ) -> int:
-    """New value of `bits` bits after a reduction. Raises `Refused` if there is none."""
+    """New value of `bits` bits after a reduction. Raises `Refused` for an unsupported
+    reduction and, with `counting`, for underflow and overflow."""
     size = 1 << bits
     value, payload = value % size, payload % size
 
@@ -89,7 +92,7 @@ class SemaphoreMemory:
     Members
     -------
     slots : number of on-chip semaphores.
-    counting : number of first slots that are checked for underflow and overflow.
+    counting : number of counting semaphores, the first slots: they refuse underflow and overflow.
     values, stamps : 64-bit payload and timestamp of each slot.
     memory : bytes outside the window, by (ASID, address); missing ones are 0.
     """
@@ -105,7 +108,8 @@ class SemaphoreMemory:
         self.stamps = [0] * self.slots
 
     def zero(self, count: int) -> int:
-        """Bit i is 1 if the low 32 bits of semaphore i are 0, for the first `count` semaphores."""
+        """Zero flags of the first `count` semaphores: bit i is 1 if the low 32 bits of semaphore i
+        are 0."""
         return sum((value % (1 << 32) == 0) << i for i, value in enumerate(self.values[:count]))
 
     def execute(
@@ -121,9 +125,9 @@ class SemaphoreMemory:
         asid: int = 0,
         now: int = 0,
     ) -> tuple[bool, str]:
-        """Execute an operation. `now` is the value for a timestamp.
+        """Execute an operation. `wide` : on 64 bits, otherwise on 32. `now` : value of a timestamp.
 
-        Returns whether it passed (took effect), and the name of a `SemaphoreError`.
+        Returns whether the operation passed (took effect), and the name of a `SemaphoreError`.
         """
         bits = 64 if wide else 32
         stamped = timestamp and operation not in ACQUIRES
@@ -155,7 +159,8 @@ class SemaphoreMemory:
         wide: bool = False,
         timestamp: bool = False,
     ) -> str:
-        """Name of the `SemaphoreError` of an operation that is refused regardless of the value."""
+        """Name of the `SemaphoreError` for which an operation is refused whatever the semaphore's
+        value; "NONE" if there is no such error."""
         bits = 64 if wide else 32
         try:
             if operation == SemOp.REDUCTION:

@@ -63,7 +63,7 @@ FIELDS = {
 """First bit and width of each field; for constant buffers, only the fields of buffer 0."""
 
 BUFFER_BITS = 64
-"""Distance of the fields of one constant buffer from those of the previous one."""
+"""Distance in bits from the fields of one constant buffer to those of the next."""
 
 FOREIGN = (
     "self_copy",
@@ -75,7 +75,15 @@ FOREIGN = (
 
 @dataclass(frozen=True)
 class Machine:
-    """Resources of an SM, and the number of SMs. `masks` : tasks can disable SMs."""
+    """Resources of an SM, and the number of SMs.
+
+    Members
+    -------
+    warps : warps of an SM.
+    registers : 32-bit registers of an SM, counted per thread.
+    shared : bytes of shared memory of an SM.
+    masks : tasks can disable SMs.
+    """
 
     warps: int
     registers: int
@@ -86,8 +94,8 @@ class Machine:
 
 @dataclass(frozen=True)
 class LocalArea:
-    """Area of a channel's local memory: address, bytes, and number of SMs that have a part of
-    it."""
+    """Area of a channel's local memory: address, bytes per SM, and number of SMs that have a part
+    of it."""
 
     va: int = 0
     size: int = 0
@@ -110,7 +118,8 @@ class Task:
 
 
 def record(**fields: int) -> int:
-    """A record as a number of 2048 bits."""
+    """A record with the given `FIELDS`, as a number of 2048 bits. Other fields are 0. Raises
+    `KeyError` for an unknown field, `AssertionError` for a value that does not fit."""
     word = 0
     for name, value in fields.items():
         low, width = FIELDS[name]
@@ -167,13 +176,22 @@ def judge(
     decrements: bool = False,
     area: LocalArea | None = None,
 ) -> Task | int | None:
-    """The task of a record; or the SKEDCHECK number of its first error; or None if it has another
-    version, uses features that are not modelled, has no block or 2^32 or more, or has disabled all
-    SMs.
+    """Judge a record.
 
-    `area`: local memory of the channel, None if it has set none. `entered`: the task has been
-    accepted before. `decrements`: its dependence counter is about to be decremented. For a queue,
-    `first` and `blocks` are 0: the record does not tell where a queue continues.
+    Parameters
+    ----------
+    word : the record.
+    entered : the task has been accepted before.
+    decrements : the dependence counter is about to be decremented.
+    area : local memory of the channel; None if it has set none.
+
+    Returns one of:
+
+    - the task. For a queue, `first` and `blocks` are 0: the record does not tell where a queue
+      continues.
+    - the SKEDCHECK number of the first error.
+    - None, for a record that has another version, uses features that are not modelled, has no block
+      or at least 2^32 blocks, disables all SMs, or has a mask on a machine without `masks`.
     """
     of = {name: word >> low & (1 << width) - 1 for name, (low, width) in FIELDS.items()}
     grid = of["grid_x"], of["grid_y"], of["grid_z"]

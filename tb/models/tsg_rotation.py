@@ -1,7 +1,8 @@
 """Turns of the time-slice groups of a runlist, from the rules in `hw/host/scheduling/README.md`.
 
-The model is cycle-accurate: `show` returns the outputs of a cycle, `step` advances to the next. It
-knows the lists themselves, and checks only which of their words is requested.
+The model is cycle-accurate: `show` returns the outputs of a cycle, `step` advances to the next. The
+model is given the lists directly. It predicts which of their words the hardware requests, and does
+not use the returned words.
 """
 
 from collections import Counter
@@ -21,7 +22,7 @@ class Group:
 
     @property
     def units(self) -> int:
-        """Length of its slice."""
+        """Length of the group's slice, in units of `Inputs.unit` cycles."""
         return max(1, self.timeout) << self.scale
 
 
@@ -39,8 +40,15 @@ class Runlist:
 
 @dataclass(frozen=True)
 class Work:
-    """Channels that can proceed (`ready`), have something to do (`working`), and wait for a failed
-    acquire that gives up the TSG's turn (`yielding`); the served channel, if any."""
+    """Work of the channels.
+
+    Members
+    -------
+    ready : channels that can proceed.
+    working : channels with something to do.
+    yielding : channels that wait for a failed acquire of the kind that gives up the TSG's turn.
+    served : the served channel, if any.
+    """
 
     ready: frozenset[int] = frozenset()
     working: frozenset[int] = frozenset()
@@ -48,15 +56,22 @@ class Work:
     served: int | None = None
 
     def detains(self, channel: int) -> bool:
-        """Whether this channel keeps its TSG from giving up the turn before the end of the
-        slice."""
+        """Whether this channel alone makes its TSG keep the turn until the end of the slice."""
         waits = channel in self.working and channel not in self.yielding
         return waits or channel in self.ready or channel == self.served
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """Inputs of one cycle. `offer` : a new list."""
+    """Inputs of one cycle.
+
+    Members
+    -------
+    enable : the runlist is in use; otherwise all channels may be served.
+    unit : cycles per unit of a slice.
+    offer : a new list, or None.
+    expire : the served channel ends the slice of its TSG (YIELD).
+    """
 
     work: Work
     enable: bool = True
@@ -74,7 +89,7 @@ class Outputs:
     eligible : channels that may be served.
     tsgid : id of the TSG that has the turn, or None.
     groups, listed : number of TSGs of the active list, and its channels.
-    half : half of the words that the active list is in.
+    half : half of the word memory that has the active list.
     asks : place whose word is requested for the next cycle.
     accepts : the new list is accepted.
     """
@@ -105,9 +120,15 @@ class _Turn:
 
 @dataclass
 class _Search:
-    """Repeated search for the next TSG, from place `origin` on. `asks` : place to look at next;
-    `sees` : place whose word has arrived in this cycle; `found` : place of the next TSG; `vain` : a
-    pass over all places has found none."""
+    """Repeated search for the next TSG, from place `origin` on.
+
+    Members
+    -------
+    asks : place to look at next.
+    sees : place of the word that arrives in this cycle, or None.
+    found : place of the next TSG, or None.
+    vain : a pass over all places has found none.
+    """
 
     origin: int = 0
     asks: int = 0
@@ -118,15 +139,15 @@ class _Search:
 
 @dataclass
 class RotationModel:
-    """The rotation.
+    """Turns of the TSGs of the active runlist.
 
     Members
     -------
-    channels : their number.
+    channels : number of channels.
     runlist : the active list.
-    turn : the present one, if any.
+    turn : the present turn, if any.
     search : search for the next TSG.
-    decided : number of decisions, by their reasons.
+    decided : number of decisions, by reason.
     """
 
     channels: int
@@ -137,7 +158,7 @@ class RotationModel:
     _half: int = 0
     _all: bool = True
     _work: Work = field(default_factory=Work)
-    """Of the previous cycle: whether all channels may be served, and the work."""
+    """`_all`, `_work` : whether all channels may be served, and the work, in the previous cycle."""
 
     def show(self, now: Inputs) -> Outputs:
         """Outputs of the cycle."""
@@ -176,7 +197,7 @@ class RotationModel:
         return self.turn.group.channels if self.turn else frozenset()
 
     def _free(self) -> bool:
-        """No TSG has to keep the turn."""
+        """Whether no TSG has to keep the turn."""
         return (
             self.turn is None
             or self.turn.over
@@ -184,29 +205,29 @@ class RotationModel:
         )
 
     def _able(self, place: int) -> bool:
-        """The TSG can proceed."""
+        """Whether the TSG at `place` can proceed."""
         return bool(self.runlist.groups[place].channels & self._work.ready)
 
     def _accepts(self, now: Inputs) -> bool:
-        """A new list is accepted when the round is over."""
+        """Whether a new list is accepted: at the end of the round, or at once without `enable`."""
         return now.offer is not None and (not now.enable or (self._free() and self._round_over()))
 
     def _round_over(self) -> bool:
-        """No later TSG of the list can have a turn."""
+        """Whether no later TSG of the list can have a turn."""
         found = self.search.found
         if found is not None and self._able(found):
             return self.turn is not None and found <= self.turn.place
         return self.search.vain or not self.runlist.groups
 
     def _moves(self, now: Inputs) -> bool:
-        """The turn goes to the next TSG."""
+        """Whether the turn goes to the next TSG."""
         found = self.search.found
         can = found is not None and self._able(found)
         return can and now.enable and self._free() and not self._accepts(now)
 
     def _seek(self, *, moves: bool) -> None:
-        """Look at one place per cycle, until a TSG other than the one with the turn can proceed;
-        then begin again, as TSGs at earlier places may have become able to proceed."""
+        """Look at one place per cycle, until a TSG other than the one with the turn can proceed.
+        Then begin again at `origin`, as TSGs at earlier places may have become able to proceed."""
         search, count = self.search, len(self.runlist.groups)
         if moves:
             assert search.found is not None
@@ -222,7 +243,7 @@ class RotationModel:
             search.sees, search.asks = search.asks, (search.asks + 1) % count
 
     def _pass_time(self, now: Inputs) -> None:
-        """The slice does not advance while a channel of another TSG is served; YIELD ends it."""
+        """Advance the slice, except while a channel of another TSG is served. YIELD ends it."""
         served, turn = now.work.served, self.turn
         if turn is None:
             return

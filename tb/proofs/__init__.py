@@ -1,2 +1,2 @@
-"""Proofs: `python -m signalbox.tb.proofs.run`. One module per unit of `hw`, which lists its proofs
-in `PROOFS`."""
+"""Proofs: `python -m signalbox.tb.proofs.run`. Each module is about one unit of `hw`, and lists its
+proofs in `PROOFS`."""

@@ -24,8 +24,8 @@ SPACES = Config(channels=1, semaphores=8, counters=1, asids=4)
 
 
 class AsidGenerationsProof(Proof):
-    """For any one entry of any one of four address spaces; with resets at any time. After a reset,
-    RAM has arbitrary contents, and there are no entries."""
+    """For any entry of any of four address spaces, with resets at any time. After a reset, RAM has
+    arbitrary contents, and there are no entries."""
 
     name = "mmu.asid_generations"
     shows = (

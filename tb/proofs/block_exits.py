@@ -28,8 +28,8 @@ SLOTS, WARPS = CONFIG.sm_blocks, CONFIG.sm_warps
 
 
 class BlockExitsProof(Proof):
-    """Follows one block, of those accepted in any cycle. It has an odd x position, all others have
-    even ones.
+    """Follows one block, accepted in any cycle. To tell it from the others, its x position is odd,
+    and theirs are even.
 
     Assumed: blocks fit the SM, and come only while a slot is free; a stop or recall comes after the
     answer to the previous one; the core ends each warp once, and saves a stopped block once, after
@@ -195,7 +195,7 @@ class BlockExitsProof(Proof):
         self._begun = begun
 
     def _names(self, m: Module) -> None:
-        """What is told of the block when it leaves."""
+        """Data that the SM reports for the block when it leaves."""
         link, block = self._dut.link, self._block
         ended, returned, stopped = link.ended.p, link.returned, link.stopped.p
         given = Signal.like(stopped.save_place, name="given_place")

@@ -24,13 +24,14 @@ __all__ = ["PROOFS"]
 
 SMS = 3
 PAUSE = 4
-"""Cycles without placement before a recall."""
+"""Number of cycles without a placement before a recall."""
 
 LATEST = 2
 """Cycles from the answer of an SM to the move."""
 
 PROMPT = 22
-"""Maximum counted cycles from the room for a block to its move."""
+"""Maximum number of cycles from the time at which another SM has room for a block to the move of
+the block. Cycles in which an SM has not answered, or not reported a block, are not counted."""
 
 
 def _at_most_one(bits: Value) -> Value:
@@ -79,7 +80,7 @@ class RecallProof(Proof):
         """Get the internal signals of submodules."""
 
     def _recalls(self, m: Module, dut: BlockRecall) -> None:
-        """One recall at a time, of the SM whose block is claimed, after a pause."""
+        """Recalls: one at a time, to the SM of the claimed block, after a pause."""
         asked, paused = Signal(SMS, name="asked"), Signal(range(PAUSE + 1), name="paused")
         answers = Cat(one.valid for one in dut.returned)
         m.d.sync += [
@@ -185,7 +186,7 @@ class MaskedRecallProof(RecallProof):
         last, sought = Signal(dut.open.shape(), name="last_open"), Signal(name="sought")
         m.d.sync += [last.eq(dut.open), sought.eq(self._state.ongoing("SEEK"))]
         late = sought & last.valid & (last.row == dut.claim.row)
-        """The row has opened while its mask was read."""
+        """The row was opened while its mask was read."""
         self._opens = claims & (late | (dut.open.valid & (dut.open.row == dut.claim.row)))
         m.d.sync += self._opened.eq(claims & (self._opened | self._opens))
         fixed = self._state.ongoing("WAIT", "SEND") & ~self._second
@@ -266,9 +267,9 @@ class PromptRecallProof(RecallProof):
         ]
 
     def _has_room(self, m: Module, own: Value) -> tuple[Value, Value, Value]:
-        """SMs that had room in the last cycle, apart from SM `own`; whether SM `own` reports the
-        most urgent block, and another one has room; and whether this goes on since the last
-        cycle."""
+        """Returns three values: SMs other than `own` that had room in the last cycle; whether SM
+        `own` reports the most urgent block, and another SM has room; whether the block and the SMs
+        with room in the last cycle are still the same."""
         dut = self._dut
         block, room = Signal(dut.claim.shape(), name="block"), Signal(SMS, name="has_room")
         last, before = Signal.like(block, name="last_block"), Signal(SMS, name="had_room")
@@ -285,19 +286,19 @@ class PromptRecallProof(RecallProof):
         return before, block.valid & first.all() & room.any(), same & ~(before & ~room).any()
 
     def _ends(self, own: Value) -> Value:
-        """The block moves, or its SM answers that it has none."""
+        """Whether the block moves, or its SM answers that it has none to return."""
         move, answers = self._dut.move, self._dut.returned
         none = Cat(one.valid & ~one.some for one in answers)
         return (move.valid & (move.source == own)) | (none & own).any()
 
     def _waits(self) -> Value:
-        """An SM has not answered, or not reported a block that was sent to it."""
+        """Whether an SM has not answered yet, or not reported a block that was sent to it."""
         dut, answers = self._dut, Cat(one.valid for one in self._dut.returned)
         asked = self._state.ongoing("WAIT") & ~(answers.any() | self._answer.valid)
         return asked | (self._state.ongoing("ARRIVE") & ~(dut.heard & dut.move.target).any())
 
     def _remaining(self, m: Module, own: Value, room: Value) -> Value:
-        """Maximum counted cycles until the move: 10 from the return to SEEK on."""
+        """Maximum number of counted cycles until the move. From the return to SEEK on, it is 10."""
         dut, left = self._dut, Signal(range(PROMPT + 1), name="remaining")
         mine = self._source == own
         able = mine & dut.claim.valid & (dut.move.target & room).any()

@@ -33,9 +33,9 @@ _REFUSED = ("FAIL", "DISOWN")
 
 
 class ChildLaunchProof(Proof):
-    """Shows what becomes of any launch of a child. Unconstrained: the choice of jobs, slots, lists,
-    the kernel tree, memory and the contents of records. `parent` is the entry of the launching
-    kernel's row."""
+    """Follows any launch of a child to its outcome. Unconstrained: the choice of jobs, slots,
+    lists, the kernel tree, memory and the contents of records. `parent` is the entry of the
+    launching kernel's row."""
 
     name = "task_unit.child_launch"
     shows = (
@@ -76,7 +76,7 @@ class ChildLaunchProof(Proof):
         """Place of the child in the kernel tree, until the child is launched or the place is given
         back."""
         self._reserved = Signal(name="reserved_place")
-        """A save place is reserved for the launching block."""
+        """Whether a save place is reserved for the launching block."""
         self._verdict = dut.launched.verdict.refusal
         self._depth(m)
         self._inherit(m)
@@ -84,7 +84,7 @@ class ChildLaunchProof(Proof):
         self._ways(m)
 
     def _is(self, *states: str) -> Value:
-        """The task unit is in one of these states."""
+        """Whether the task unit is in one of these states."""
         return self._state.ongoing(*states)
 
     def _depth(self, m: Module) -> None:

@@ -21,12 +21,12 @@ __all__ = ["PROOFS", "lasting"]
 
 
 def lasting(m: Module, requests: Any, status: Any) -> list[Value]:
-    """Properties per channel: an engine that could take its copy in the previous cycle still can,
-    and there is still room behind its running copy, unless a copy was started or another channel
-    has made a reservation.
+    """Properties per channel. If an engine could take the channel's copy in the previous cycle, one
+    still can; if there was room behind its running copy, there still is. Exceptions: a copy was
+    started, or another channel has made a reservation.
 
-    `LauncherProof` proves it, assuming the host's earlier requests. `AcquireProof` assumes it, and
-    proves the assumptions of `LauncherProof` on the current requests.
+    `LauncherProof` proves these properties, assuming the host's earlier requests. `AcquireProof`
+    assumes them, and proves the assumptions of `LauncherProof` on the current requests.
     """
     launch, reserve = requests.launch, requests.reserve
     could, room = Signal(CONFIG.channels), Signal(CONFIG.channels)

@@ -49,13 +49,14 @@ class Points:
 
     Members
     -------
-    requests, control : inside of these parts.
+    requests, control : inside of the submodules with these names.
     known : see `ServedChannel`.
-    operation : the held semaphore method.
+    operation : operation of the held semaphore method.
     ask : strobe: the operation of the held method is requested from the semaphore unit.
-    ahead : strobe: the operation of the candidate is requested.
-    unclaimed : the response in flight was requested ahead.
-    again : per channel, its acquire was requested, and failed.
+    ahead : strobe: an operation is requested ahead for the candidate.
+    unclaimed : the response in flight was requested ahead, and no channel has claimed it.
+    again : per channel: its acquire was requested, and failed.
+    idle, asking, asked : state of the request to the semaphore unit.
     """
 
     def __init__(self, execute: Execute) -> None:
@@ -75,8 +76,8 @@ class Points:
 
 
 def surround(m: Module, execute: Execute) -> Value:
-    """Leave the environment of `Execute` unconstrained, except that only a launch makes copies run.
-    Returns the channels whose copies could run in the previous cycle."""
+    """Leave the environment of `Execute` unconstrained, except that copies run only after a launch.
+    Returns the channels that had a running copy, or launched one, in the previous cycle."""
     drive(m, execute.control, "control", "setting")
     drive(m, execute.time, "time")
     drive(m, execute.on_chip, "on_chip", "zero")
@@ -335,8 +336,8 @@ class OrderProof(Proof):
         return (code != SemOp.RELEASE) & (code != SemOp.REDUCTION)
 
     def _foreseen(self, m: Module, execute: Execute) -> None:
-        """A request made ahead changes nothing, and may become a request of the served channel only
-        in the next cycle."""
+        """A request made ahead is an acquire, which changes no semaphore. The served channel can
+        claim it only in the next cycle."""
         points, service, progress = self._points, execute.service, execute.progress
         idle, unclaimed, request = points.idle, points.unclaimed, execute.semaphore.request
         fresh, foreseen, whose, keeps = (
@@ -391,7 +392,7 @@ class OrderProof(Proof):
 
 
 def of_one_kind(flow: Any) -> Value:
-    """Each of the two decoded methods is of at most one kind."""
+    """Whether each of the two decoded methods is of at most one kind."""
     kinds = [Value.cast(step.kind) for step in (flow.step, flow.queued)]
     return Cat((kind & (kind - 1)) == 0 for kind in kinds).all()
 

@@ -51,16 +51,19 @@ Wrap = Callable[[Elaboratable], Any]
 class Proof:
     """A proof: a design, its environment and its properties.
 
+    The docstring of each proof gives its scope, such as "for any row", and its assumptions about
+    the environment.
+
     Attributes
     ----------
     name : "unit.subject".
     shows : the theorem, one sentence for the report.
-    induction : depth of k-induction, for an unbounded proof; or
-    bounded : number of cycles from reset, if induction does not succeed.
+    induction : depth of k-induction, for an unbounded proof; 0 for a bounded one.
+    bounded : number of cycles from reset, for a proof on which induction does not succeed.
     cover : number of cycles within which each `Cover` must be reached; 0 if there is none.
-    breaks : keys of `BREAKS`; the proof must fail on designs broken in these ways.
-    long : whether it takes more than about a minute, or is about an option; such proofs run only on
-        request.
+    breaks : keys of `BREAKS`. The proof must fail on designs broken in these ways.
+    long : whether the proof takes more than about a minute, or is about an option. Such proofs run
+        only on request.
     """
 
     name: ClassVar[str]
@@ -80,13 +83,13 @@ class Proof:
 
 
 class Machine:
-    """The states of a state machine."""
+    """A state machine of a component, for its states."""
 
     def __init__(self, machine: Any) -> None:
         self._machine = machine
 
     def ongoing(self, *states: str) -> Value:
-        """Whether it is in one of these states."""
+        """Whether the state machine is in one of these states."""
         return Cat(self._machine.ongoing(state) for state in states).any()
 
 
@@ -108,8 +111,9 @@ class Inside:
             self._signals.setdefault(signal.name, []).append(signal)
 
     def signal(self, name: str, shape: ShapeCastable | None = None) -> Any:
-        """The signal of this name that the component drives; with a layout or an enumeration as its
-        `shape`, a view. Raises `KeyError` if there is none, `ValueError` if there are several."""
+        """The signal with this name that the component drives. `shape` : layout or enumeration, for
+        a view of the signal. Raises `KeyError` if there is no such signal, `ValueError` if there
+        are several."""
         (signal,) = self._signals[name]
         return signal if shape is None else shape(signal)
 
@@ -153,8 +157,8 @@ def arbitrary(m: Module, target: Any, name: str) -> None:
 
 
 def surround(m: Module, port: Any, name: str, *, but: Collection[str] = ()) -> None:
-    """Leave the inputs of a component, or the signals of a stream that its other end drives,
-    unconstrained, except in the members `but`."""
+    """Leave the inputs of `port`, a component or a stream, unconstrained, except the members
+    `but`."""
     for path, member, signal in port.signature.flatten(port):
         if member.flow is In and path[0] not in but:
             arbitrary(m, signal, "_".join(map(str, (name, *path))))
@@ -195,12 +199,12 @@ def queue_of_two(
 
 
 def _forget(component: Elaboratable) -> Elaboratable:
-    """`component`, which may lose its state at any time."""
+    """`component` with a fault: it may lose its state in any cycle."""
     return _Disturbed(component, ResetInserter)
 
 
 def _freeze(component: Elaboratable) -> Elaboratable:
-    """`component`, whose state may fail to change at any time."""
+    """`component` with a fault: its state may fail to change in any cycle."""
     return _Disturbed(component, EnableInserter)
 
 
@@ -217,4 +221,4 @@ class _Disturbed(Elaboratable):
 
 
 BREAKS: dict[str, Wrap] = {"forget": _forget, "freeze": _freeze}
-"""Ways to break a design."""
+"""Ways to break a design, by name."""

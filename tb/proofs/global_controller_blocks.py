@@ -222,7 +222,8 @@ class BlocksProof(Proof):
                 ]
 
     def _away(self, m: Module) -> None:
-        """Blocks that are distributed and not done: of the row, and of all rows."""
+        """Blocks that were distributed and are not over: those of the row, and those of all
+        rows."""
         offered, there, leave, all_leave, blocks = [], [], [], [], []
         for n, ((_, holds), link) in enumerate(zip(self._rows, self._dut.sm, strict=True)):
             mine = self._sm(m, n, holds, link)
@@ -256,8 +257,9 @@ class BlocksProof(Proof):
                 m.d.comb += Assert(count == away)
 
     def _sm(self, m: Module, n: int, holds: Holdings, link: Any) -> tuple:
-        """Blocks of one SM: of the row, the blocks that are offered to it, are on it, or have their
-        end under way; of all rows, the blocks with their end under way."""
+        """Numbers of blocks at one SM: blocks of the row that are offered to it, that are on it,
+        and that have left it but are not reported as over; and blocks of all rows of the last
+        kind."""
         every, mine = Signal(AMOUNT, name=f"every_{n}"), Signal(AMOUNT, name=f"mine_{n}")
         all_leave, leave = self._leaving[n], Signal(AMOUNT, name=f"leave_{n}")
         is_mine = anything(m, 1, f"frees_mine_{n}")

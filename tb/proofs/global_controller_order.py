@@ -13,9 +13,11 @@ __all__ = ["PROOFS"]
 
 
 class Kernels:
-    """The global logic controller, with rows 0 and 1 in use. Decisions may have any result: the SM
-    table and the choice are replaced, and so is the table of block counts, which behaves as shown
-    by `placement.blocks`. Rows get up to 3 blocks at a time, and do not close.
+    """The global logic controller, with rows 0 and 1 in use.
+
+    Decisions may have any result, as the SM table and the choice are unconstrained. The table of
+    block counts is replaced by its properties shown by `placement.blocks`. Rows get up to 3 blocks
+    at a time, and do not close.
 
     Attributes
     ----------
@@ -127,9 +129,9 @@ PATIENCE = 6
 
 
 class PriorityProof(Proof):
-    """It follows that no kernel starves among equal priorities: no blocks of younger kernels
-    overtake it, and as soon as an SM qualifies it gets a block (see `placement.commit` for the
-    success of decisions)."""
+    """It follows that among equal priorities no kernel starves. Blocks of younger kernels do not
+    overtake the kernel, and as soon as an SM qualifies, one of its blocks is placed there.
+    `placement.commit` shows that decisions succeed."""
 
     name = "placement.priority"
     shows = (

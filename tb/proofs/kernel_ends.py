@@ -33,9 +33,9 @@ class Stage(enum.Enum, shape=3):
 
     LIVES = 0
     GIVEN = 1
-    """Its end is stored but not yet reported to the tree."""
+    """The end is stored, but not yet reported to the tree."""
     WAITS = 2
-    """Waits for its descendants."""
+    """The kernel waits for its descendants."""
     COMPLETE = 3
     """Reported as complete by the tree."""
     READ = 4
@@ -43,14 +43,16 @@ class Stage(enum.Enum, shape=3):
     RELEASES = 6
     """`TaskEnd` makes its releases."""
     DONE = 7
-    """Not yet reported to the tree."""
+    """The releases are made, which is not yet reported to the tree."""
 
 
 class KernelEndsProof(Proof):
-    """Shows what becomes of the end of any kernel of the tree; the solver chooses the kernel.
-    Assumed: it ends once, and the tree reports it once after that (see `nested.kernel_tree`);
-    `TaskEnd` has one kernel at a time. The queues are replaced by sets, any member of which may
-    come next, and turns are arbitrary (see `lib.arbiter`)."""
+    """Follows the end of any kernel of the tree, chosen by the solver.
+
+    Assumed: the kernel ends once, and the tree reports it as complete once after that (see
+    `nested.kernel_tree`); `TaskEnd` has one kernel at a time. Queues are replaced by sets, of which
+    any member may come next. Turns are arbitrary (see `lib.arbiter`).
+    """
 
     name = "nested.kernel_ends"
     shows = (
@@ -72,7 +74,7 @@ class KernelEndsProof(Proof):
             stays(m, getattr(dut, name), Assume, name)
         self._kernel, self._stage = Signal(CONFIG.nested_bits, name="kernel"), Signal(Stage)
         self._end = Signal(kept.data.shape(), name="end")
-        """Its end, as it was given."""
+        """End of the kernel, as it was given."""
         self._off = Signal(name="was_off")
         m.d.comb += [self._kernel.eq(AnyConst(CONFIG.nested_bits)), kept.addr.eq(self._kernel)]
         self._give(m)

@@ -28,21 +28,22 @@ _kernel = data.StructLayout({
     "ended": 1,
     "over": 1,
 })
-"""`alive`: until the kernel is done; from its first launch on, or for a `child` of `family` from
-its own launch on. `over`: reported as complete. `depth`: depth of its parent plus 1, with a modulus
-greater than the length of any cycle."""
+"""`alive`: the kernel is in the tree. That is until it is done; for a `child` of `family`, from its
+own launch on, otherwise from the first launch of a child on. `over`: it is reported as complete.
+`depth`: depth of the parent plus 1, modulo a number greater than the length of any cycle, so that
+no cycle of parents has matching depths."""
 
 _family = data.StructLayout({"open": 1, "kernel": range(NODES), "waits": 1})
-"""Family of a block of `kernel`; the block is not over while the family is `open`. `waits`: the
-block must be told when all its children are done."""
+"""Family of a block of `kernel`. `open`: the block is not over. `waits`: the block must be told
+when all its children are done."""
 
 _LAUNCHING = ("LAUNCH", "KERNEL", "FAMILY", "COUNT", "CHILD")
 
 
 class KernelTreeProof(Proof):
-    """Shows when kernels are complete and waits end, in trees of up to four kernels (see `shows`).
-    Blocks launch, leave and ask, and kernels end and are done, in any order that the machine
-    allows. The lists of free nodes are replaced by sets, any node of which may come next.
+    """For trees of up to four kernels. Blocks launch, leave and ask, and kernels end and are done,
+    in any order that the machine allows. The lists of free nodes are replaced by sets, of which any
+    node may come next.
 
     The memories equal the model: a refused launch changes neither, and the numbers of children and
     families agree. The parent of each child is in the tree, and its depth is one less, so there is

@@ -39,11 +39,11 @@ ENTRIES = 2
 TAG = data.StructLayout({"number": 1})
 
 _ALLOWED = 31
-"""A number that no fault has."""
+"""A number that is not that of any fault; it stands for an allowed access."""
 
 
 class Points:
-    """Named points of a first-level TLB; see there.
+    """Named points of a first-level TLB (`L1Tlb`).
 
     Members
     -------
@@ -68,7 +68,7 @@ class Points:
 
 
 def inputs(m: Module, dut: L1Tlb) -> None:
-    """Inputs are arbitrary, but have meaningful values."""
+    """Leave the inputs unconstrained, except that their values are meaningful."""
     ports = {
         "request_valid": dut.request.valid,
         "request": dut.request.payload,
@@ -87,7 +87,7 @@ def inputs(m: Module, dut: L1Tlb) -> None:
 
 
 class L1TlbProof(Proof):
-    """For any one page of the smallest size in any address space, chosen by the solver."""
+    """For any page of the smallest size in any address space, chosen by the solver."""
 
     name = "mmu.l1_tlb"
     shows = (

@@ -45,7 +45,8 @@ _KEPT = ("ppn", "read_only", "privileged", "no_atomics")
 
 
 class _Small(L2Tlb):
-    """RAM may return any value if a read meets a write."""
+    """A small second-level TLB with RAM that returns an arbitrary value if an address is read and
+    written in the same cycle."""
 
     least = 2 * WAYS
 
@@ -59,10 +60,10 @@ class Points:
 
     Members
     -------
-    waiting : waiting change.
-    goes : it enters in this cycle.
+    waiting : change that waits to enter the pipeline.
+    goes : the waiting change enters in this cycle.
     looked, read, acting, leaving : pipeline steps.
-    same, hits : per page size and way: the entry is for the page; it is also current.
+    same, hits : per page size and way: the entry is for the page; the entry is also current.
     written : set and ways written in this cycle.
     """
 
@@ -115,7 +116,7 @@ def home(asid: Value, vpn: Value, size: Value, bits: int) -> Value:
 
 
 class L2TlbProof(Proof):
-    """For any one page of 4 KiB of any address space, chosen by the solver; with resets at any
+    """For any page of 4 KiB of any address space, chosen by the solver. There are resets at any
     time, after which RAM has arbitrary contents."""
 
     name = "mmu.l2_tlb"
@@ -193,8 +194,8 @@ class L2TlbProof(Proof):
     # -- specification -----------------------------------------------------------------------------
 
     def _specify(self, m: Module) -> None:
-        """The last walk's result for the page, if it may still be used (`known`); the requests in
-        each step, and the knowledge at the time when each was taken."""
+        """Model the result of the last walk for the page, while it may be used (`known`), and the
+        request in each step (`taken`), with the value of `known` when the request was taken."""
         dut, event = self._dut, self._dut.invalidate
         knows = data.StructLayout({"valid": 1, "page": page(CONFIG)})
         layout = data.StructLayout({
@@ -246,7 +247,7 @@ class L2TlbProof(Proof):
             m.d.sync += [known.valid.eq(0), [taken.valid.eq(0) for taken in self._taken]]
 
     def _is(self, end: Any, taken: Any) -> Value:
-        """Whether a request ended with the page."""
+        """Whether the request `taken` ended with the page as its result."""
         return self._page.has(taken.what) & (Value.cast(end.page.size) == self._page.size)
 
     def _answers(self, m: Module) -> None:

@@ -25,9 +25,9 @@ WINDOW = CONFIG.queue_window
 
 class OldestBlocksProof(Proof):
     """For any row, chosen by the solver, with a window of four. Blocks of the row are placed and
-    end in any order. The row begins and closes only when all have ended, in the cycle after an end
-    at the earliest; or it closes and drops its unfinished blocks. `told` is the position of the
-    oldest unfinished block that was last taken."""
+    end in any order. The row begins only when all blocks have ended, in the cycle after an end at
+    the earliest. It closes under the same condition, or drops its unfinished blocks as it closes.
+    `told` is the position of the oldest unfinished block that was last taken."""
 
     name = "task_unit.oldest_blocks"
     shows = (
@@ -56,7 +56,8 @@ class OldestBlocksProof(Proof):
         bits = CONFIG.number_bits
         self._open, self._told = Signal(name="is_open"), Signal(bits, name="told")
         self._base, self._placed = Signal(bits, name="base"), Signal(WINDOW, name="placed")
-        """Of the blocks from `told` on: those that were placed, and those that have ended."""
+        """`_placed`, `_over` : of the blocks from `told` on, those that were placed, and those that
+        have ended."""
         self._over = Signal(WINDOW, name="over")
         self._cleared = Signal(name="was_cleared")
         self._follow(m)

@@ -32,7 +32,7 @@ CONFIG = replace(TWO_SMS, sms=3, sm_masks=True)
 
 
 class PassedKernelsProof(Proof):
-    """Any kernels are served. One row and its mask are followed."""
+    """The order in which kernels are served is arbitrary. One row and its mask are followed."""
 
     name = "placement.passed_kernels"
     shows = (
@@ -139,9 +139,10 @@ class PassedKernelsProof(Proof):
         held, least, longest = self._held.any(), least_turn(CONFIG), longest_turn(CONFIG)
         since, changed = Signal(range(longest + 1), init=longest, name="since_pass"), Signal()
         calm = Signal(range(least + 1), init=least, name="calm")
-        """Cycles of the kernels behind it, until they have had their minimum turn."""
+        """Cycles of the kernels behind the one that was passed over, until they have had their
+        minimum turn."""
         own, late = ~dut.served.disabled, Signal(name="changed_late")
-        """Set after the last decision for the served kernel has begun."""
+        """`late`: an SM of the served kernel has changed after the last decision for it began."""
         passes = dut.passes & self._over
         found = Signal(name="found_late")
         news = (
@@ -180,7 +181,8 @@ class PassedKernelsProof(Proof):
         ]
 
     def _ends_turn(self, dut: PassedKernels, over: Value) -> Value:
-        """Kernels that were passed over are no longer passed over at once."""
+        """Whether the turn ends. Then kernels that were passed over are no longer passed over at
+        once."""
         self._ends = dut.again | (dut.restart & over & ~self._stays)
         return self._ends
 

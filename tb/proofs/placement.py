@@ -77,8 +77,8 @@ class Holdings:
 
 
 def moves(m: Module, inside: Inside) -> data.View:
-    """Blocks that move between SMs, as `placement.recall` shows: after a pause, to another SM that
-    accepts one. The unit must be abstract. Returns the move."""
+    """Assume of moves between SMs what `placement.recall` shows: a block moves after a pause, to
+    another SM that accepts blocks. The unit must be abstract. Returns the move."""
     recall, paused = inside.submodule("recall"), Signal(3, name="paused")
     move = recall.move
     m.d.sync += paused.eq(Cat(recall.pause, paused))
@@ -98,8 +98,8 @@ def moves(m: Module, inside: Inside) -> data.View:
 
 
 class SmRowProof(Proof):
-    """A decision is recorded at any time; a block is sent by it unless another block was sent
-    since. One block, chosen by the solver, is followed while it is on the SM."""
+    """Decisions are recorded at any time. A decision sends a block unless another block was sent
+    since it was made. One block, chosen by the solver, is followed while it is on the SM."""
 
     name = "placement.sm_row"
     shows = (

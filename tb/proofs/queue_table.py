@@ -28,20 +28,20 @@ __all__ = ["PROOFS"]
 
 CONTEXTS, WINDOW = 2, 2
 NARROW = {"_COUNT_BITS": 6, "BLOCK_COUNT_BITS": 7, "_START_BITS": 4}
-"""Widths of counts. In the machine they are 31, 32 and 24 bits, for which the solver does not
-finish."""
+"""Widths of counts in bits. In the machine they are 31, 32 and 24 bits; with these the solver does
+not finish."""
 ENTRIES, BLOCKS, STARTS = NARROW.values()
 SIZE, GROUP = 16, 4
-"""Maxima of CIRCULAR_QUEUE_SIZE and QUEUE_ENTRIES_PER_CTA_LOG2; with 4, both halves of the products
-shift."""
+"""Maxima of CIRCULAR_QUEUE_SIZE and QUEUE_ENTRIES_PER_CTA_LOG2. The maximum 4 covers shifts in both
+halves of the products."""
 SEARCHES = (QueueOp.ENTER, QueueOp.APPEND)
 SEEKING = ("SEEK", "FOUND", "ROOM")
 READING = ("READ", "LOOK")
 KEEPING = ("WEIGH", "COMPARE", "CHANGE")
 CHANGED = ("NEAR", "FAR", "TOTAL", "COUNT", "DECIDE")
 CHOSEN = (*READING, *KEEPING, *CHANGED, "DONE")
-"""Groups of states: the table searches; reads the queue; holds the unchanged queue; holds the queue
-as changed by the request; knows the queue."""
+"""`SEEKING` … `CHOSEN`, groups of states: the table searches; it reads the queue; it holds the
+unchanged queue; it holds the queue as changed by the request; it has found the queue (`CHOSEN`)."""
 
 
 class QueueTableProof(Proof):
@@ -267,7 +267,8 @@ class QueueTableProof(Proof):
         m.d.comb += Assert(~self._open | (Value.cast(self._at()) == Value.cast(self._kept)))
 
     def _answers(self, m: Module) -> None:
-        """A request is answered: upper bounds for the time of each state, and so of the answer."""
+        """Upper bounds for the cycle of each state, from the request on. So each request is
+        answered."""
         dut, places, enters = self._dut, self.places, self._asks(QueueOp.ENTER)
         asked, cycles = Signal(name="is_asked"), Signal(6, name="cycles_since")
         m.d.sync += [
@@ -505,7 +506,7 @@ class QueueTableProof(Proof):
         self._find(m, fits, has)
 
     def _stride(self, m: Module, fits: Signal) -> None:
-        """Progress of the search: every step except the first two has compared a queue."""
+        """Progress of the search: each step after the first two has compared one queue."""
         dut, found = self._dut, self._inside.signal("found")
         back, fitting = Signal.like(dut.queue, name="compared_last"), Signal(name="fits_last")
         with m.If(self._state.ongoing("SEEK")):
@@ -543,7 +544,8 @@ class QueueTableProof(Proof):
         return own(place.task, place.context) == own(dut.task, dut.context)
 
     def _ends(self, m: Module) -> None:
-        """A resting queue that must end is reported until it leaves, two cycles late."""
+        """A resting queue that must end is reported until it leaves. The report is two cycles
+        late."""
         dut, leave, ending = self._dut, self._dut.leave, self._inside.signal("ending_queues")
         told, rests = Signal(name="told_to_end"), Signal(name="rests")
         rested, left = Signal(2, name="rested"), Signal(2, name="has_left")

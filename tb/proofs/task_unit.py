@@ -215,7 +215,7 @@ class TasksProof(Proof):
 
     @property
     def _visits_list(self) -> Value:
-        """A live task of a list is being visited."""
+        """Whether a live task of a list is being visited."""
         return self._is("DROP") | (self._is("JUDGE", "KILL") & self._visits(Place.LIST))
 
     def _visits(self, place: Place) -> Value:
@@ -223,11 +223,11 @@ class TasksProof(Proof):
         return visit.valid & (visit.place == place)
 
     def _begins(self, *jobs: Job) -> Value:
-        """The next job is one of these."""
+        """Whether the next job is one of these."""
         return Cat(self._choice.job == job for job in jobs).any()
 
     def _is(self, *states: str) -> Value:
-        """The task unit is in one of these states."""
+        """Whether the task unit is in one of these states."""
         return Cat(self._state.ongoing(state) for state in states).any()
 
     def _held(self, m: Module) -> None:

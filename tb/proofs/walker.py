@@ -56,9 +56,10 @@ CONFIG = Config(
 TAG = 2
 
 FIRST, SECOND, AROUND = 22, 11, 8
-"""Cycles at one depth, also after a restart of the walk; and cycles before and after all depths."""
+"""Maximum cycles at one depth, for a walk that may follow another; the same after a restart, when
+it does not follow; and cycles before and after all depths."""
 WAIT = 6 * (FIRST + SECOND) + AROUND
-"""Cycles from request to result."""
+"""Maximum cycles from request to result."""
 
 _NAMES = (35, 26, 17, 9, 4, 0)
 """By `Depth`: lowest page number bit that identifies an entry."""
@@ -68,12 +69,13 @@ _REGION = 9
 """Lowest page number bit that identifies a page of the largest size."""
 
 _OLD = 31
-"""Bit of a physical address that only outdated data may have set; and its position in an entry."""
+"""Bit of a physical address that is 1 in outdated data only; below, its position in an entry."""
 _OLD_IN_ENTRY, _SPARSE_IN_ENTRY = 27, 3
 
 
 class _Mark:
-    """A further mark, chosen by the solver, that only outdated data may have."""
+    """A further mark of outdated data, chosen by the solver: an error, a sparse entry or a
+    refusal."""
 
     def __init__(self, m: Module) -> None:
         mark = Signal(2, name="mark")
@@ -81,13 +83,13 @@ class _Mark:
         self.error, self.sparse, self.refused = (mark == n for n in (1, 2, 3))
 
     def entries(self, beat: Value) -> Value:
-        """No entry in the beat is outdated."""
+        """Whether no entry in the beat is outdated."""
         halves = [beat[:64], beat[64:]]
         old = [half[_OLD_IN_ENTRY] | (self.sparse & half[_SPARSE_IN_ENTRY]) for half in halves]
         return ~Cat(old).any()
 
     def end(self, end: Any) -> Value:
-        """The result is not outdated."""
+        """Whether the result is not outdated."""
         fault = end.outcome == Outcome.FAULT
         old = [
             (end.outcome == Outcome.PAGE) & end.page.ppn[_OLD - 12],
@@ -105,9 +107,9 @@ def above(vpn: Value, depth: Value, cuts: tuple[int, ...]) -> Value:
 
 
 class WalkerProof(Proof):
-    """For any one page of any address space, any tag, and any one invalidation that covers the
-    page, chosen by the solver. Data requested before the invalidation, or in its cycle, may be
-    outdated; outdated entries are marked."""
+    """For any page of any address space, any tag, and any invalidation that covers the page, all
+    chosen by the solver. Data requested before the invalidation, or in its cycle, may be outdated;
+    outdated entries are marked."""
 
     name = "mmu.walker"
     shows = (
@@ -267,7 +269,7 @@ class WalkerProof(Proof):
             m.d.comb += Assume(self._new(row))
 
     def _new(self, row: Any) -> Value:
-        """The row is not outdated."""
+        """Whether the row is not outdated."""
         return ~row.base[_OLD - 12] & ((row.bound & row.last.all()) | ~self._mark.refused)
 
     def _memory(self, m: Module) -> None:
@@ -290,7 +292,7 @@ class WalkerProof(Proof):
         m.d.sync += [self._came_fresh.eq(beat.valid & first), self._next_fresh.eq(self._came_fresh)]
 
     def _clean(self, place: Any) -> Value:
-        """The remembered entry of small pages is not outdated, if it is used."""
+        """Whether the remembered entry of small pages is not outdated, or not used."""
         below = place.below
         old = below.address[_OLD - 12] | (self._mark.sparse & below.sparse)
         return (place.depth != Depth.BIG) | ~old
@@ -704,10 +706,10 @@ def _one(slot: Value) -> Value:
 
 
 class WalkerWaitsProof(WalkerProof):
-    """Invariant: the phases of a walk at one depth, each with its last cycle. It waits for its turn
-    and finds another walk that reads the same entry; the read fails for the other walk only; it
-    waits for its turn again and reads the entry itself. It may restart once, and then does not
-    follow."""
+    """The invariant bounds the last cycle of each phase of a walk at one depth. In the longest
+    case, the walk waits for its turn, and finds another walk that reads the same entry; the read
+    fails for the other walk only; the walk waits for its turn again, and reads the entry itself. A
+    walk may restart once, and does not follow afterwards."""
 
     name = "mmu.walker_waits"
     shows = (
@@ -745,7 +747,7 @@ class WalkerWaitsProof(WalkerProof):
         return turn
 
     def _read(self, n: int) -> Value:
-        """Number of cycles, including this one, until it is SENT."""
+        """Number of cycles, including this one, until the walk is SENT."""
         return Mux(self._next.slot[n], 1, Mux(self._here.slot[n], 2, 3))
 
     def _waits(self, m: Module, n: int, other: int) -> None:

@@ -1,7 +1,7 @@
-"""Activity of channels, engines, semaphores, SMs and translation during a run, derived from its
-trace and its records.
+"""Activity of channels, engines, semaphores, SMs and translation during a run, derived from the
+trace and the records of the run.
 
-Cycles count from the start of the run. Earlier events, from setting up channels, are left out.
+Cycles count from the start of the run. Earlier events, when channels are set up, are left out.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ from signalbox.tb.simulation import trace
 __all__ = ["HALTED", "OWN_COPY", "OWN_KERNEL", "Activity", "CopySpan", "Span", "activity"]
 
 _SHORTEST_WAIT = 16
-"""Shorter gaps between methods are pipeline delays and not shown as waits."""
+"""Cycles. Shorter gaps between methods are pipeline delays, and not shown as waits."""
 
 OWN_COPY = "own copy runs"
 """Name of the wait for a copy of the same channel."""
@@ -61,11 +61,11 @@ class CopySpan:
 
     Members
     -------
-    doorbell : the doorbell that announced it.
-    accepted : when the engine accepted it.
-    start : when the engine began; later than `accepted` if an earlier copy was still running.
-    end : when it ended.
-    failed : whether it failed.
+    doorbell : doorbell that announced the copy.
+    accepted : acceptance by the engine.
+    start : start on the engine; later than `accepted` if an earlier copy was still running.
+    end : end of the copy.
+    failed : whether the copy failed.
     """
 
     name: str
@@ -88,9 +88,10 @@ class Activity:
     copies : in the order in which they ended.
     methods, waits : spans of each channel, without overlaps.
     doorbells : cycles of the doorbells of each channel.
-    floor : holders of the time slice, with channel numbers as names.
+    floor : spans in which a channel held the time slice, with the channel number as name.
     turns : turns of address spaces by the runlist, if there is one.
-    semaphores : (cycle, value) of each change, by on-chip index, beginning with (0, 0).
+    semaphores : (cycle, value) of each change, beginning with (0, 0), by index of the on-chip
+        semaphore.
     errors : (cycle, channel, cause).
     translation : look-ups, page walks, invalidations, faults.
     compute : kernels, blocks, warps, SMs.
@@ -136,7 +137,8 @@ class Activity:
 
 
 def activity(result: Result, events: Sequence[trace.Event]) -> Activity:
-    """Derive the activity from the trace of a run. Raises `tb.reports.kernel_lives.Lost`."""
+    """Derive the activity from the trace and the records of a run. Raises
+    `tb.reports.kernel_lives.Lost` if they disagree about kernels."""
     workload = result.workload
     kernels = (
         kernel_activity(result, events, workload.config) if workload.launches else KernelActivity()
@@ -152,7 +154,8 @@ def activity(result: Result, events: Sequence[trace.Event]) -> Activity:
 
 @dataclass
 class _Channel:
-    """State of a channel: its remaining work, its semaphore registers, its methods."""
+    """State of a channel: its work (of which `launched` has begun), its semaphore registers, its
+    methods. `fences` : acquires in memory since the latest of the begun work."""
 
     records: list[CopyRecord | KernelRecord]
     launched: int = 0
@@ -175,7 +178,8 @@ class _Reader:
         self._needs = {request.key: request.needs for request in requests(result.workload.work)}
         self._channel_of = {(r.name, r.index): r.channel for r in records}
         for spec in result.workload.kernels:
-            if spec.parent:  # others wait for its data until its parent (listed before it) ends
+            # A wait for a child's data ends with the parent, which is listed before the child.
+            if spec.parent:
                 for index in range(spec.count):
                     parent, child = (spec.parent, index), (spec.name, index)
                     self._names[child] = self._names[parent]
@@ -324,7 +328,8 @@ class _Reader:
             before = cycle + 1
 
     def _own_kernel(self, channel: int, kernels: list[KernelLife], start: int, end: int) -> int:
-        """End of the channel's kernel that runs at `start`; `start` if there is none."""
+        """End of the channel's kernel that runs at `start`, at most `end`; `start` if there is
+        none. Records the wait for it."""
         ends = [one.over for one in kernels if one.launched <= start < one.over]
         until = min(end, max(ends, default=start))
         if until - start >= _SHORTEST_WAIT:

@@ -1,4 +1,5 @@
-"""Starts of kernels that a workload file expects (`KernelSpec.starts`)."""
+"""Comparison of the starts of kernels with those expected by a workload file
+(`KernelSpec.starts`)."""
 
 from signalbox.driver.text_table import number
 from signalbox.driver.workload.specs import Workload
@@ -8,7 +9,8 @@ __all__ = ["missed"]
 
 
 def missed(workload: Workload, done: KernelActivity) -> list[str]:
-    """Kernels whose first warp did not start when it should have, each with a description."""
+    """Sentences about the kernels with a first warp that did not start in the expected cycles, one
+    for each."""
     expected = {spec.name: spec.starts for spec in workload.kernels}
     found = []
     for life in done.roots:

@@ -1,7 +1,7 @@
 """Activity of kernels, blocks, warps and SMs during a run, derived from its trace and its records.
 
-Cycles count from the start of the run. `Lost` is raised if trace and records disagree, so that a
-block that never ran, or ran twice, is detected even if the results are correct.
+Cycles count from the start of the run. If trace and records disagree, `Lost` is raised. So a block
+that never ran, or ran twice, is detected even if the results are correct.
 """
 
 from collections import Counter, deque
@@ -37,8 +37,8 @@ class Lost(Exception):
 
 @dataclass
 class WarpLife:
-    """Warp `index` of its block: it ran on hardware warp `warp` from `start` to `end`; -1 if it has
-    not ended."""
+    """Warp `index` of a block. It ran on hardware warp `warp` from cycle `start` to cycle `end`,
+    which is -1 if it has not ended."""
 
     warp: int
     index: int
@@ -66,10 +66,19 @@ class ChildLaunch:
 
 @dataclass
 class BlockLife:
-    """A block of a kernel on an SM: placed in cycle `placed` by `step`, it ran on SM `sm`, in block
-    slot `slot` from the start of its first warp on. If it was stopped, its warps were saved from
-    cycle `saving` on, and it left in cycle `saved`; both are -1 otherwise. `restores` : it was
-    restored here after a stop. `launches` : launches of children, in order."""
+    """Time of a block on an SM. A block that is stopped and restored has several.
+
+    Members
+    -------
+    at : position in the grid.
+    sm, step, placed : SM, step and cycle of the placement.
+    slot : block slot; known from the start of the first warp on.
+    warps : warps that have started.
+    saving, saved : for a stopped block, the cycle in which the saving of its warps began, and the
+        cycle in which it left the SM; otherwise -1.
+    restores : the block was restored here after a stop.
+    launches : launches of children, in order.
+    """
 
     kernel: "KernelLife"
     at: tuple[int, int, int]
@@ -85,12 +94,12 @@ class BlockLife:
 
     @property
     def end(self) -> int:
-        """Cycle in which its last warp ended, or in which it was saved."""
+        """Cycle in which the last warp ended, or in which the block was saved."""
         return max(self.saved, *(warp.end for warp in self.warps))
 
     @property
     def name(self) -> str:
-        """Kernel, and position in the grid."""
+        """Title of the kernel, and position in the grid."""
         return f"{self.kernel.title} {self.at}{' (restored)' if self.restores else ''}"
 
 
@@ -102,14 +111,14 @@ class KernelLife:
     -------
     record : for a child, the record of its root kernel, with the child's own kernel, sizes, task
         record and priority.
-    title : its name, with its index in a series; for a child without a name, its parent's title and
-        its number.
-    parent : the kernel that launched it; None if the driver did.
-    launched : when the task unit began its launch; for a child, when its parent requested it.
-    opened : each cycle in which it got a slot: several if it was evicted.
-    over : when it ended.
+    title : name of the kernel, with its index in a series; for a child without a name, title of the
+        parent and number of the child.
+    parent : kernel that launched this one; None if the driver did.
+    launched : begin of the launch by the task unit; for a child, request by the parent.
+    opened : cycles in which the kernel got a slot: several if it was evicted.
+    over : end of the kernel.
     blocks : blocks in the order of placement; a restored block appears again.
-    sms : SMs that may take its blocks, if known.
+    sms : SMs that may take its blocks; None if unknown.
     """
 
     record: KernelRecord
@@ -123,12 +132,12 @@ class KernelLife:
 
     @property
     def depth(self) -> int:
-        """1 for a kernel that the driver launched."""
+        """Nesting depth: 1 for a kernel launched by the driver, 2 for a child of it, and so on."""
         return 1 if self.parent is None else 1 + self.parent.depth
 
     @property
     def root(self) -> "KernelLife":
-        """Itself, or the kernel of the driver that it descends from."""
+        """The kernel launched by the driver from which this one descends, or this one."""
         return self if self.parent is None else self.parent.root
 
     @property
@@ -143,8 +152,8 @@ class KernelLife:
 
     @property
     def first_warp(self) -> WarpLife:
-        """The warp that started first; if no warp started before it was cancelled, a placeholder at
-        its end."""
+        """The warp that started first. If the kernel was cancelled before any warp started, a
+        placeholder at the end of the kernel."""
         warps = (warp for block in self.blocks for warp in block.warps)
         none = WarpLife(-1, -1, self.over, self.over)
         return min(warps, key=lambda warp: warp.start, default=none)
@@ -202,10 +211,12 @@ class SmLife:
 
     Members
     -------
+    blocks : blocks that were on the SM.
     warps : number of warps that ran.
     busy : cycles with at least one warp.
     resident : sum of the cycles of all warps.
     peak : maximum number of blocks at the same time.
+    look_ups, hits : look-ups in the SM's first-level TLB; those that hit.
     """
 
     blocks: list[BlockLife] = field(default_factory=list)
@@ -254,7 +265,8 @@ class KernelActivity:
 def kernel_activity(
     result: Result, events: Iterable[trace.Event], config: Config
 ) -> KernelActivity:
-    """Derive kernels and SMs from the trace of a run. Raises `Lost`."""
+    """Derive kernels and SMs from the trace and the records of a run. Raises `Lost` if they
+    disagree."""
     reader = _Reader(result, config)
     for event in events:
         reader.take(event)
@@ -262,8 +274,9 @@ def kernel_activity(
 
 
 class _Reader:
-    """Processes events in order. A page identifies a task until it is over, a row until it is
-    reopened. An SM starts the blocks of a kernel in the order in which they were placed."""
+    """Processes events in order. The page of its record identifies a task until the task is over; a
+    row identifies a task until the row is opened for another. An SM starts the blocks of a kernel
+    in the order in which they were placed."""
 
     def __init__(self, result: Result, config: Config) -> None:
         self._start = result.start
@@ -366,7 +379,7 @@ class _Reader:
         self._placed[block.sm].append(block)
 
     def _stopped(self, cycle: int, sm: int, kernel: KernelLife, at: tuple[int, int, int]) -> None:
-        """A block has left its SM. If it had not begun, it counts as never placed there."""
+        """A block has left its SM. A block that had not begun counts as never placed there."""
         for block in self._placed[sm]:
             if block.kernel is kernel and block.at == at:
                 self._placed[sm].remove(block)

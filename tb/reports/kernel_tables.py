@@ -1,8 +1,8 @@
 """Tables of kernels and SMs: launches, their outcome, and the load of SMs.
 
 `runs` maps names to runs of the same workload, with the baseline last. Tables of two runs fit into
-100 columns. Long tables list only the first kernels, in launch order; the timeline has all. Kernels
-that were launched by kernels have a table of their own.
+100 columns. Long tables list only the first kernels, in launch order; the timeline has all kernels.
+Children have a table of their own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ _FEW_COUNTS = 4
 
 
 def kernels_table(done: KernelActivity) -> str:
-    """Table of the launches."""
+    """Table of the kernels launched by the driver."""
     rows: list[Sequence[object]] = [
         (
             kernel.title,
@@ -54,7 +54,7 @@ def kernels_table(done: KernelActivity) -> str:
 
 
 def gains_table(runs: Mapping[str, KernelActivity]) -> str:
-    """Cycles from each launch to its first warp and to its end, in all runs."""
+    """Cycles from the launch of each kernel to its first warp and to its end, in all runs."""
     first, *others = runs.values()
     rows = []
     for kernel in first.roots[:_FEW_KERNELS]:
@@ -74,7 +74,8 @@ def gains_table(runs: Mapping[str, KernelActivity]) -> str:
 
 
 def lives_table(done: KernelActivity) -> str:
-    """Cycle of each launch, the cycles from then to each later event, and the SMs of its blocks."""
+    """Per kernel, the cycle of its launch, the number of cycles from then to each later event, and
+    the SMs of its blocks."""
     rows = []
     for kernel in done.roots[:_FEW_KERNELS]:
         moments = (
@@ -102,8 +103,8 @@ def lives_table(done: KernelActivity) -> str:
 
 
 def children_table(done: KernelActivity) -> str:
-    """Kernels launched by kernels, by root kernel and depth, with cycles from each launch to the
-    first warp and to the end; "" if there were none."""
+    """Children, by root kernel and depth, with the cycles from their launch to their first warp and
+    to their end; "" if there were none."""
     levels: dict[tuple[str, int], list[KernelLife]] = {}
     for kernel in done.kernels:
         if kernel.parent is not None:
@@ -183,6 +184,6 @@ def _namesake(kernel: KernelLife, other: KernelActivity) -> KernelLife:
 
 
 def _extent(sizes: tuple[int, int, int]) -> str:
-    """Sizes, without trailing ones."""
+    """Sizes in x, y, z as text. Trailing sizes of 1 are left out."""
     last = max((place for place in range(3) if sizes[place] > 1), default=0)
     return "x".join(map(str, sizes[: last + 1]))

@@ -12,8 +12,8 @@ from signalbox.tb.reports.activity import Activity
 __all__ = ["Events", "read", "read_back"]
 
 Events = dict[tuple[str, ...], list[tuple[int, TrackEvent]]]
-"""(cycle, event) of each track. A track is named by its process, its group if any, and its own
-name."""
+"""(cycle, event) of each track. The key of a track is the name of its process, that of its group,
+if any, and its own."""
 
 
 def read_back(file: Path, runs: Mapping[str, Activity]) -> Events:

@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _named(text: str) -> tuple[str, int]:
-    """An application's name and a number, from the command line. Raises `ArgumentTypeError`."""
+    """Application name and number of an argument NAME=N. Raises `ArgumentTypeError`."""
     name, equals, value = text.rpartition("=")
     if not equals:
         raise argparse.ArgumentTypeError(f"{text!r} is not of the form NAME=N")
@@ -120,7 +120,7 @@ def _named(text: str) -> tuple[str, int]:
 
 
 def _sm_set(text: str) -> tuple[str, list[int]]:
-    """An application's name and its SMs. Raises `ArgumentTypeError`."""
+    """Application name and SMs of an argument NAME=0-3,6. Raises `ArgumentTypeError`."""
     name, equals, value = text.rpartition("=")
     parts = [re.fullmatch(r"(\d{1,4})(?:-(\d{1,4}))?", part) for part in value.split(",")]
     if not equals or not all(parts):
@@ -130,7 +130,8 @@ def _sm_set(text: str) -> tuple[str, list[int]]:
 
 
 def _level(text: str) -> tuple[str, str]:
-    """An application's name and its interleave level. Raises `ArgumentTypeError`."""
+    """Application name and interleave level of an argument NAME=LEVEL. Raises
+    `ArgumentTypeError`."""
     name, equals, value = text.rpartition("=")
     if not equals or value not in _INTERLEAVE:
         levels = "|".join(_INTERLEAVE)
@@ -139,9 +140,11 @@ def _level(text: str) -> tuple[str, str]:
 
 
 def _check(config: Config, settings: ServerSettings) -> None:
-    """Raise `ConfigError` unless the machine can run the contexts and channels of the
-    applications, and has memory for one of them; `ValueError` unless it can keep blocks on the SMs
-    of their owners."""
+    """Check that the machine can serve applications with these settings.
+
+    Raises `ConfigError` if it cannot run their contexts and channels, or has no memory for one of
+    them; `ValueError` if it cannot keep blocks on the SMs of their applications.
+    """
     if settings.context_each and settings.level == "cilp" and not config.save_places:
         raise ConfigError(
             "--context-each, level = cilp: the machine cannot save blocks; give it "
@@ -158,12 +161,12 @@ def _check(config: Config, settings: ServerSettings) -> None:
 
 
 def add_socket(parser: argparse.ArgumentParser) -> None:
-    """Adds `--socket PATH`."""
+    """Add the option `--socket PATH`."""
     parser.add_argument("--socket", type=Path, default=SOCKET, help=f"default: {shown(SOCKET)}")
 
 
 def _add_limits(parser: argparse.ArgumentParser) -> None:
-    """Options for the members of `ServerSettings`."""
+    """Add options for the members of `ServerSettings`."""
     limits = ServerSettings()
     group = parser.add_argument_group("limits", "Of each application; in brackets the defaults.")
     for name, text in (

@@ -3,12 +3,13 @@
     write(Path("timeline.pftrace"), journal.entries, events, sms=8)
 
 Each application is a process of Perfetto. Its tracks are: the pointers on its queue, its warps on
-the SMs, and its tasks, on as many tracks as run at the same time. The machine is a process, too:
-each block slot of an SM shows the owner of its block, and each SM the number of its warps. An arrow
-leads from a task to its first block. Kernels that were launched by kernels are tasks of their
-parent's application, from the launch on. The launch is a slice inside that of the parent's block,
-from which the arrow leads to the child's first block. A stopped block stays until its state is
-saved.
+the SMs, and its tasks, on as many tracks as tasks run at the same time. The machine is a process,
+too. It has a track per block slot, with the owners of the blocks, and a track per SM, with the
+number of its warps. An arrow leads from a task to its first block.
+
+Children are tasks of their parent's application, from the launch on. The launch is a slice inside
+that of the parent's block; from it the arrow leads to the child's first block. A stopped block
+stays in its slot until its state is saved.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -63,11 +64,14 @@ class _Task:
 
     Members
     -------
-    launched : when its launch began; of a child, when its parent asked for it.
-    channel : its channel, or that of the task that it descends from.
-    flow : number of its arrow.
-    parent : the task that launched it; None: the driver did.
-    number : number among the tasks of its application.
+    launched : cycle in which the launch began; for a child, in which the parent requested it.
+    channel : channel of the task, or of the task launched by the driver from which it descends.
+    page : page of the task's record, which identifies the task until its end.
+    flow : id of the arrow to the first block.
+    parent : task that launched this one; None if the driver did.
+    over : cycle of the end.
+    begun : whether a block of the task has begun.
+    number : number among the tasks of the application.
     """
 
     launched: int
@@ -83,14 +87,14 @@ class _Task:
 
     @property
     def name(self) -> str:
-        """Its name in the timeline."""
+        """Name of the task in the timeline."""
         return f"task {self.number}"
 
 
 @dataclass(eq=False)
 class _Launch:
-    """A launch by a block, asked for in cycle `start` and answered in cycle `end`. `before` : the
-    task of the same record until then, if it is not over."""
+    """A launch by a block, requested in cycle `start` and answered in cycle `end`. `before` : owner
+    and task that the record belonged to until the request, if that task was not over."""
 
     start: int
     child: _Task
@@ -101,12 +105,12 @@ class _Launch:
 
     @property
     def refused(self) -> bool:
-        """Whether the machine has refused it."""
+        """Whether the machine has refused the launch."""
         return self.refusal is not Refusal.NONE
 
     @property
     def name(self) -> str:
-        """The child's name, or why the launch was refused."""
+        """Name of the child, or reason of the refusal."""
         if self.refused:
             return f"refused launch: {self.refusal.name}"
         return f"launch of {self.child.name}"
@@ -125,8 +129,8 @@ class _Application:
 
 @dataclass(eq=False)
 class _Block:
-    """A block on an SM, while any of its warps is there. `flows` : the arrow from its task, for the
-    task's first block."""
+    """A block on an SM, from its first to its last warp there. `flows` : for the first block of a
+    task, the arrow from the task."""
 
     owner: _Application
     task: _Task
@@ -138,7 +142,7 @@ class _Block:
     stopped: bool = False
 
     def ended(self, end: int) -> int:
-        """Cycle in which its last warp ended; `end` while warps are there."""
+        """Cycle in which the last warp ended; `end` while warps are on the SM."""
         return end if self.warps else self.last
 
 
@@ -159,7 +163,7 @@ class _Reader:
         self._flows = 0
 
     def take(self, event: Entry | Event) -> None:
-        """The next event."""
+        """Process the next event."""
         if isinstance(event, Entry):
             self._entry(event)
             return
@@ -201,24 +205,26 @@ class _Reader:
                 _change(one.queued, entry.cycle, -1)
 
     def _begin(self, owner: _Application, task: _Task) -> None:
-        """A task of an application is launched."""
+        """Begin a task of an application."""
         owner.tasks.append(task)
         self._register(owner, task)
 
     def _register(self, owner: _Application, task: _Task) -> None:
-        """The record is that of this task from now on."""
+        """From now on the page of this task's record stands for this task."""
         self._spaces[task.asid, task.page] = owner, task
         self._channels[task.channel, task.page] = task
 
     def _forget(self, task: _Task) -> None:
-        """The record is no longer that of this task, unless it is another's already."""
+        """The page of this task's record no longer stands for this task. No effect if it already
+        stands for another."""
         if self._channels.get((task.channel, task.page)) is task:
             del self._channels[task.channel, task.page], self._spaces[task.asid, task.page]
 
     def _asked(
         self, cycle: int, at: tuple[int, int], owner: _Application, parent: _Task, page: int
     ) -> None:
-        """The block in a slot of an SM launches a child, which may have a row before the answer."""
+        """The block in a slot of an SM requests a launch. The child is registered at once, as it
+        may get a row before the answer."""
         self._flows += 1
         child = _Task(cycle, parent.channel, parent.asid, page, self._flows, parent)
         launch = _Launch(cycle, child, owner, self._spaces.get((parent.asid, page)))
@@ -236,15 +242,15 @@ class _Reader:
                 self._remains(*launch.before, child)
 
     def _remains(self, owner: _Application, before: _Task, refused: _Task) -> None:
-        """The record is still that of the task before a refused one, whose end, if there was one,
-        was that of this task."""
+        """After a refused launch, the record belongs to the task `before` as it did before. If an
+        end of the record's task was seen meanwhile, it was the end of `before`."""
         if before.over == _LATER:
             before.over, before.outcome = refused.over, refused.outcome
         if before.over == _LATER:
             self._register(owner, before)
 
     def _opened(self, row: int, asid: int, page: int) -> None:
-        """A row is another task's from now on."""
+        """From now on the row stands for the task of this record."""
         known = self._spaces.get((asid, page))
         if known is None:
             self._rows.pop(row, None)
@@ -275,7 +281,8 @@ def _change(values: Values, cycle: int, by: int) -> None:
 
 
 def write(file: Path, entries: Sequence[Entry], events: Iterable[Event], *, sms: int) -> None:
-    """Write the timeline of a machine with `sms` SMs. Both lists are in order of their cycles."""
+    """Write the timeline of a machine with `sms` SMs. `entries` and `events` are in order of their
+    cycles."""
     reader, end = _Reader(), 0
     for event in merge(entries, events, key=attrgetter("cycle")):
         reader.take(event)

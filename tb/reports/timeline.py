@@ -2,14 +2,17 @@
 
     write(Path("timeline.pftrace"), {"priorities": activity, "baseline": other})
 
-Each run is a process. Its tracks are: the holder of the time slice, with a runlist also the address
-space that has the turn, the copy engines, the channels and the on-chip semaphores; the kernels of
-each stream, with their waits, and those that they launch; for each SM its block slots, with
-launches of children and the saving of stopped blocks, its hardware warps and the number of resident
-warps; and for each address space its page walks in flight and its misses, with invalidations and
-faults. Arrows lead from a doorbell to the copy on the engine and to its end; from a launch in a
-channel to the kernel's first warp and to its end; and from a launch by a block to the child's first
-block.
+Each run is a process. Its tracks are:
+
+- the holder of the time slice and, with a runlist, the address space that has the turn;
+- copy engines, channels, on-chip semaphores;
+- the kernels of each stream, with their waits, and their children;
+- for each SM its block slots, with launches of children and the saving of stopped blocks, its
+  hardware warps, and the number of resident warps;
+- for each address space its page walks in flight and its misses; invalidations and faults.
+
+Arrows lead from a doorbell to the copy on the engine and to its end; from a launch in a channel to
+the kernel's first warp and to its end; and from a launch by a block to the child's first block.
 """
 
 from collections.abc import Iterator, Mapping
@@ -63,7 +66,7 @@ SAVING = "state is saved"
 """Name of the slice inside the slice of a stopped block."""
 
 INVALIDATIONS, FAULTS = "invalidations", "faults"
-"""Names of the group's tracks of instants."""
+"""Names of the tracks of instants in the group `TRANSLATION`."""
 
 _RUN_FLOWS = 1 << 32
 """Number of flow ids reserved for each run."""
@@ -95,7 +98,7 @@ def block_track(slot: int) -> str:
 
 
 def child_track(stream: str, depth: int, number: int) -> str:
-    """Name of the track with this number, from 1 on, of kernels of a nesting depth."""
+    """Name of a track of a stream's kernels with nesting depth `depth`. `number` : from 1 on."""
     return f"{stream}, depth {depth} ({number})"
 
 
@@ -259,7 +262,7 @@ class _Run:
 
 
 def _apart(kernels: list[KernelLife]) -> list[list[KernelLife]]:
-    """Kernels in launch order as lists in which they do not overlap."""
+    """Distribute kernels, given in launch order, to lists without overlaps."""
     found: list[list[KernelLife]] = []
     for kernel in kernels:
         free = (one for one in found if one[-1].over <= kernel.launched)

@@ -85,14 +85,14 @@ class Process:
         notes: Notes = _NOTHING,
         flows: Sequence[int] = (),
     ) -> None:
-        """Begin a slice, nested in the open ones."""
+        """Begin a slice of a track, nested in its open slices."""
         event = self.event(track, cycle, TrackEvent.TYPE_SLICE_BEGIN)
         event.name = name
         event.flow_ids.extend(flows)
         _annotate(event, notes)
 
     def end(self, track: int, cycle: int) -> None:
-        """End the innermost open slice."""
+        """End the innermost open slice of a track."""
         self.event(track, cycle, TrackEvent.TYPE_SLICE_END)
 
     def slice(

@@ -19,10 +19,11 @@ class SpaceActivity:
 
     Members
     -------
-    title : name and ASID.
-    hits : number of look-ups that hit in their client's first-level TLB.
-    misses : cycles of look-ups that missed.
-    begun, ended : cycles of starts and ends of page walks; the trace does not pair them.
+    title : name and ASID of the space.
+    hits : number of look-ups that hit in the first-level TLB of their client.
+    misses : cycles of the look-ups that missed.
+    begun, ended : cycles of the starts and of the ends of page walks. The trace does not tell which
+        end belongs to which start.
     faults : faulting accesses.
     """
 
@@ -82,7 +83,7 @@ def translation(
 
 
 def _take(found: Translation, event: trace.Event, start: int) -> None:
-    """Process one event. Before the start of the run, only walks count."""
+    """Process one event. Before the start of the run, all but page walks are ignored."""
     cycle = event.cycle - start
     if not isinstance(event, trace.Walk | trace.Walked) and cycle < 0:
         return

@@ -1,7 +1,8 @@
 """Turns of address spaces by a runlist during a run, derived from its trace and its records.
 
-An address space has a turn from the time slice of one of its channels to that of another space's
-channel. So turns of one space with nothing between them are one, and turns without work are none.
+The turn of an address space begins with a time slice of one of its channels, and lasts until
+another space's channel has the time slice. So successive turns of the same space count as one, and
+turns without a time slice do not count.
 """
 
 from collections.abc import Sequence
@@ -19,8 +20,9 @@ OWN = "device"
 
 @dataclass(frozen=True)
 class Turn:
-    """A turn of an address space, from cycle `start` to the last cycle in which one of its channels
-    had the time slice, `end`. `space` : its name in the workload; None: the device's own."""
+    """A turn of an address space, from cycle `start` to `end`, the last cycle in which one of its
+    channels had the time slice. `space` : name of the space in the workload; None for the device's
+    own."""
 
     start: int
     end: int
@@ -51,7 +53,7 @@ def turns(result: Result, floor: Sequence[tuple[int, int, int]]) -> list[Turn]:
 
 
 def turns_table(result: Result, found: dict[str, Sequence[Turn]]) -> str:
-    """Level and slice of each group, its turns in a round, and its turns in each run."""
+    """Table of the groups of the runlist: level, slice, turns in a round, and turns in each run."""
     groups, cycle_ns = result.workload.groups, result.workload.config.cycle_ns
     order = interleaved(groups)
     rows: list[list[object]] = []

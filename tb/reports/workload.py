@@ -54,7 +54,7 @@ from signalbox.tb.simulation.workload import (
 __all__ = ["main"]
 
 SUPPLIED = PACKAGE / "driver" / "workloads"
-"""Folder of the supplied workloads, which can be named without folder and suffix."""
+"""Folder of the supplied workloads. On the command line, they need neither folder nor suffix."""
 
 _SUFFIXES = (".toml", ".json")
 
@@ -73,7 +73,7 @@ _PREEMPTION = {Urgency.SAVE: "with save", Urgency.DRAIN: "with drain"}
 """Name of the run with each urgency, if an urgency was chosen."""
 
 _FEW_SMS = 4
-"""Maximum number of SMs for the shorter estimate of the build time."""
+"""Maximum number of SMs for which the shorter estimate of the build time is shown."""
 
 _FEW_COPIES = 12
 """Maximum number of copies that are listed individually."""
@@ -131,7 +131,7 @@ def _supplied() -> list[str]:
 
 
 def _file(name: str) -> Path:
-    """A workload by its path, or a supplied one by its name."""
+    """File of a workload. `name` : its path, or the name of a supplied workload."""
     supplied = [SUPPLIED / f"{name}{end}" for end in _SUFFIXES]
     found = next((file for file in supplied if file.is_file()), None)
     return found if found and not Path(name).exists() else Path(name)
@@ -257,7 +257,8 @@ def _simulate(
 
 
 def _progress_line(progress: Progress, passed: str) -> str:
-    """Progress of a run. Work may complete only near the end, so time and cycles are shown too."""
+    """Text of a run's progress. The present cycle is shown too, as all work may complete only near
+    the end. `passed` : text of the time that has passed."""
     total = number(progress.total)
     return (
         f"  {passed}: cycle {number(progress.cycle)}, "
@@ -354,7 +355,8 @@ def _show_translation(results: dict[str, Result], done: dict[str, Activity], out
 
 
 def _spaces_line(spaces: Sequence[SpaceRecord]) -> str:
-    """Number of address spaces, and the size of the virtual addresses they share."""
+    """Sentence about the number of address spaces, and the size of the virtual addresses that they
+    share."""
     spaces = [space for space in spaces if space.addresses]
     common = report.common_addresses(spaces)
     if len(spaces) == 1 or not common:

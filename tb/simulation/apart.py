@@ -1,10 +1,10 @@
 """Large designs: each module shared by several instances becomes its own Verilator model.
 
 Verilator compiles such a module (`hw.lib.shared`) once, regardless of the number of instances. In
-the design, a stub with the same ports replaces it and calls the model: at the clock edge, and after
-a change of an input with a combinational path to an output (`hw.lib.comb_paths`). An instance in
-which nothing can change is skipped (`apart.h`); the results are exact. The inside of a model is not
-visible: it appears in no waveform and in no coverage.
+the design, a stub with the same ports replaces it. The stub calls the model at the clock edge, and
+after a change of an input with a combinational path to an output (`hw.lib.comb_paths`). Instances
+in which nothing can change are skipped (`apart.h`). Results are the same as without the split, but
+the inside of a model appears in no waveform and in no coverage.
 """
 
 import os
@@ -35,8 +35,8 @@ _PORT = re.compile(
 
 @dataclass(frozen=True)
 class _Port:
-    """A port of `width` bits, with its Verilog and C++ declarations. For the payload of a stream,
-    `valid` names the stream's valid port; the value is held while it is 0."""
+    """A port of `width` bits, with its Verilog and C++ declarations. `valid` : for the payload of a
+    stream, name of the stream's valid port. While that port is 0, the payload is not updated."""
 
     name: str
     width: int
@@ -67,12 +67,12 @@ class _Port:
 
     @property
     def put(self) -> str:
-        """Statement that updates an input of the model."""
+        """C++ statement that updates an input of the model from the DPI argument."""
         return f"{self._when}changed |= apart::put({_member(self.name)}, {self.name});"
 
     @property
     def kept(self) -> str:
-        """Declaration of the member that holds an output's value."""
+        """C++ declaration of a member of `outputs` that holds the value of an output."""
         if self.wide:
             return f"VlWide<{-(-self.width // 32)}> {self.name}{{}};"
         sizes = {8: "CData", 16: "SData", 32: "IData", 64: "QData"}
@@ -81,12 +81,12 @@ class _Port:
 
     @property
     def take(self) -> str:
-        """Statement that updates that member from the model."""
+        """C++ statement that updates the member `kept` from the model."""
         return f"{self._when}changed |= apart::put({self.name}, {_member(self.name)});"
 
     @property
     def get(self) -> str:
-        """Statement that copies that member to the DPI argument."""
+        """C++ statement that copies the member `kept` to the DPI argument."""
         if self.wide:
             return f"apart::get({self.name}, outputs.{self.name});"
         return f"*{self.name} = outputs.{self.name};"
@@ -108,9 +108,9 @@ class Part:
     Members
     -------
     name : name of the module.
-    text : its Verilog, without the modules of other parts.
+    text : Verilog of the module, without the modules of other parts.
     follow : for each output, the inputs on which it depends combinationally.
-    inside : names of the parts that it instantiates.
+    inside : names of the parts that the module instantiates.
     """
 
     name: str
@@ -132,7 +132,8 @@ class Part:
 
     @cached_property
     def _groups(self) -> list[tuple[list[_Port], list[_Port]]]:
-        """Groups of outputs with the inputs that they depend on combinationally."""
+        """(inputs, outputs) of each group of outputs that depend combinationally on the same
+        inputs."""
         groups: dict[frozenset[str], list[_Port]] = {}
         for port in self._ports.values():
             if port.out and (behind := self._behind(port)):
@@ -143,8 +144,8 @@ class Part:
         ]
 
     def _behind(self, output: _Port) -> frozenset[str]:
-        """The inputs that an output depends on. Includes the `valid` of each payload, as the held
-        payload is updated when its `valid` changes."""
+        """Inputs on which an output depends combinationally. For each payload among them, the
+        `valid` of its stream is included, as it decides whether the payload is updated."""
         outputs = {output.name, output.valid} - {None}
         inputs = {name for one in outputs for name in self.follow.get(one, ())}
         valids = {valid for name in inputs if (valid := self._ports[name].valid)}
@@ -152,13 +153,13 @@ class Part:
 
     @cached_property
     def _inputs(self) -> list[_Port]:
-        """Arguments of the clock edge: all inputs, so that their values from before the edge are
-        used regardless of the order of processes."""
+        """Inputs passed at the clock edge: all but the clock. So the model uses their values from
+        before the edge, whatever the order of the simulator's processes."""
         return [port for port in self._ports.values() if not port.out and port.name != _CLOCK]
 
     @cached_property
     def _state(self) -> list[_Port]:
-        """Outputs that depend on the state alone."""
+        """Outputs that depend on no input combinationally."""
         return [port for port in self._ports.values() if port.out and not self._behind(port)]
 
     def stub(self) -> str:
@@ -290,7 +291,8 @@ class Part:
 
 
 def split(text: str, top: str) -> tuple[str, list[Part]]:
-    """Split exported Verilog into the design without its shared modules, and these modules."""
+    """Split exported Verilog into the design without its shared modules, and a part for each of
+    these modules. `top` : name of the design's top module."""
     told = {name: value for value, name in _TOLD.findall(text)}
     first, *modules = re.split(r"^(?=module )", _TOLD.sub(r"module \2", text), flags=re.MULTILINE)
     last, marker, ending = modules[-1].rpartition("endmodule\n")

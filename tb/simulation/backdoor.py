@@ -35,11 +35,12 @@ def open_backdoor(memory: Any, shared: SharedMemory | None = None) -> "Backdoor 
     Parameters
     ----------
     memory : handle of the instance.
-    shared : replaces the contents; backdoors opened before no longer reach them. Other processes
-        can share parts of it. It may be closed before the simulation ends.
+    shared : memory that replaces the contents. Other processes can share parts of it. Backdoors
+        that were opened before still access the old contents. It may be closed before the
+        simulation ends.
 
     Raises `RuntimeError` if `shared` is given without `simulate(process_memory=True)`,
-    `ValueError` if it has another size than the memory.
+    `ValueError` if it has another size than the simulated memory.
     """
     program = ctypes.CDLL(None)
     if hasattr(program, "signalbox_memory"):
@@ -53,8 +54,8 @@ def open_backdoor(memory: Any, shared: SharedMemory | None = None) -> "Backdoor 
 
 
 class Backdoor:
-    """Contents of a `memory` instance that are an array, as bytes. For speed, access to each beat
-    is cached. `memory` : handle of the instance."""
+    """Contents of a `memory` instance, as bytes, in a simulation that keeps them in a Verilog
+    array. `memory` : handle of the instance."""
 
     def __init__(self, memory: Any) -> None:
         self._mem = memory.mem
@@ -62,7 +63,7 @@ class Backdoor:
         self._beats: dict[int, tuple[Callable[[], str], Callable[[str], None]]] = {}
 
     def read(self, address: int, count: int) -> bytes:
-        """`count` bytes from `address`, with all committed writes."""
+        """`count` bytes from `address`, including the effects of all committed writes."""
         size = self._beat_bytes
         first = address // size
         last = (address + count - 1) // size
@@ -82,7 +83,7 @@ class Backdoor:
             self._store(first + index, data[index * size :][:size])
 
     def _beat(self, beat: int) -> tuple[Callable[[], str], Callable[[str], None]]:
-        """Functions that read and write the bits of a beat."""
+        """Functions that read and write the bits of a beat; cached for speed."""
         if beat not in self._beats:
             handle = self._mem[beat]
             self._beats[beat] = reader(handle), writer(handle)
@@ -97,14 +98,14 @@ class Backdoor:
 
 
 class ProcessBackdoor:
-    """Contents of the `memory` instance in a simulation with `process_memory`, as bytes. Access is
-    through the process, not through the simulator.
+    """Contents of the `memory` instance, as bytes, in a simulation with `process_memory`: they are
+    memory of this process, and accessed without the simulator.
 
     Parameters
     ----------
-    program : the running simulation, as a library.
+    program : the running simulation, loaded as a library.
     size : bytes of the contents.
-    shared : replaces the contents.
+    shared : memory that replaces the contents.
 
     Raises `MemoryError` if `size` bytes cannot be allocated.
     """
@@ -140,5 +141,5 @@ class ProcessBackdoor:
 
 
 _simulated: list[memoryview] = []
-"""All shared memories passed to `open_backdoor`. Held until the simulation ends, as the simulation
-and earlier backdoors point into them."""
+"""All shared memories passed to `open_backdoor`. They are held until the simulation ends, as the
+simulation and earlier backdoors point into them."""

@@ -16,7 +16,7 @@ from signalbox.tb.testbench.reset import reset
 BEAT = 16
 
 SHARED = "MEMORY_SHARED"
-"""Environment variable: bytes of the `SharedMemory` that becomes the contents, if any."""
+"""Environment variable: size in bytes of a `SharedMemory` for the contents; not set for none."""
 
 
 async def prepare(dut) -> None:

@@ -1,5 +1,6 @@
-"""Masters that violate AXI4; each of these tests passes only if the memory misses the violation.
-`legal` and `read` pass if the memory is complete."""
+"""AXI4 managers that violate the protocol. These tests must fail: each passes only if the memory
+does not detect the violation. `legal` and `read` violate nothing, and must pass; `read` must fail
+with too small a `SharedMemory`."""
 
 import ctypes
 import os
@@ -61,8 +62,8 @@ async def legal(dut):
 
 @cocotb.test(timeout_time=10, timeout_unit="us")
 async def read(dut):
-    """The contents are zero. With `SHARED`, its value is the number of bytes, which is too
-    small."""
+    """The contents are zero. With `SHARED`, they are a memory that is too small: `open_backdoor`
+    refuses it, and the first access to it, past that check, must end the simulation."""
     if shared := os.environ.get(SHARED):
         size = dut.BYTES.value.to_unsigned()
         with pytest.raises(ValueError, match=f"has {size} bytes, the shared one {shared}"):

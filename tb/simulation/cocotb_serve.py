@@ -22,7 +22,7 @@ from signalbox.tb.simulation.machine import SimMachine
 from signalbox.tb.simulation.served_machine import JOB, OUTCOME
 
 _ALONE_SECONDS = 60
-"""Time for the first connection."""
+"""Seconds for the first connection."""
 
 
 @cocotb.test()
@@ -58,7 +58,8 @@ async def serve(dut):
 
 
 def _give_up(server: Server, inbox: SocketInbox) -> None:
-    """End a server to which nobody has connected: its starter was killed meanwhile."""
+    """End the server if nobody connects to it in `_ALONE_SECONDS`, as its starter was probably
+    killed."""
 
     def stop() -> None:
         if not server.visited:
@@ -70,7 +71,7 @@ def _give_up(server: Server, inbox: SocketInbox) -> None:
 
 
 def _log(file: str) -> None:
-    """Write the server's log to a file."""
+    """Append the server's log to a file."""
     log = logging.getLogger("signalbox.server")
     stream = opened(Path(file))
     stream.seek(0, os.SEEK_END)

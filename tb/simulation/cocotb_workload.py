@@ -31,12 +31,11 @@ _LOOK_CYCLES = 2000
 _REPORT_SECONDS = 1.0
 
 _PATIENCE_CYCLES = 100_000
-"""Basis of the maximum number of cycles without an end of a copy or kernel, or a placed block. The
-duration of the largest copy, the time of the last request, the longest repair and rounds of the
-runlist are added."""
+"""Cycles without progress after which a run is stuck, before `_Watch` adds times that the workload
+needs by itself. Progress: a copy or kernel has ended, or a block was placed."""
 
 _ROUNDS = 4
-"""Rounds of the runlist in which each stream goes on."""
+"""Rounds of the runlist in which each stream must make progress."""
 
 _KINDS: dict[type[Exception], str] = {
     VerifyError: "failed",
@@ -102,8 +101,8 @@ def _described(error: Exception) -> dict[str, str]:
 class _Watch:
     """Polls a run, reports its progress, and detects when it is stuck.
 
-    `rate`: simulated cycles per second while copies and kernels run, not counting the preparation
-    of their data.
+    `rate`: simulated cycles per second from the first end of a copy or kernel on, so without the
+    preparation of their data.
     """
 
     def __init__(self, spec: Workload, device: Device, replay: Replay, progress: Path) -> None:
@@ -121,7 +120,7 @@ class _Watch:
         self.rate = 0.0
 
     async def until(self, outcome: dict[str, Any]) -> bool:
-        """Wait for an outcome. Returns False if the run is stuck."""
+        """Wait until `outcome` is filled. Returns False if the run is stuck."""
         done, changed = (0, 0), self._machine.now()
         first, reported = None, self._moment()
         while True:
@@ -143,8 +142,8 @@ class _Watch:
                 reported = moment
 
     async def _ended(self) -> tuple[int, int]:
-        """Number of finished copies and kernels, and number of placed blocks: a kernel may take
-        long."""
+        """Number of finished copies and kernels, and number of placed blocks, as a kernel may run
+        for a long time."""
         blocks = await self._blocks.read("BLOCKS") if self._blocks else 0
         return self._replay.finished(), blocks
 
@@ -158,7 +157,7 @@ def _rate(earlier: tuple[int, float], later: tuple[int, float]) -> float:
 
 
 async def _stuck(device: Device, replay: Replay) -> str:
-    """Message for a stuck run: the wait of each channel."""
+    """Message for a stuck run, with the wait of each channel."""
     lines = [
         f"stuck at cycle {device.machine.now()}, {replay.finished()} copies and kernels have ended"
     ]

@@ -1,13 +1,13 @@
 """Exports Verilog, once for all tests and simulators that use the same design.
 
-The key of a cached text covers everything that the text depends on: the component as `pickle`
+The text is cached. Its key covers everything that the text depends on: the component as `pickle`
 writes it, which is its class and each attribute before elaboration; the sources of `hw`, and of
 `tb` if the component has a part from there; the versions of Python and Amaranth. Any difference
-leads to a new export. A component is exported each time if it cannot be pickled, or has a part from
-elsewhere, such as a user's core.
+leads to a new export. A component is exported each time if it cannot be pickled, or if it has a
+part from outside the project, such as a user's core.
 
-Do not use it for designs in which a test replaces code at run time (`monkeypatch`); export those
-with `hw.export`.
+Do not use this module for designs in which a test replaces code at run time (`monkeypatch`); export
+those with `hw.export`.
 """
 
 import hashlib
@@ -88,10 +88,10 @@ def _key(design: wiring.Component, name: str, *, noisy: bool) -> str | None:
 class _Pickler(pickle.Pickler):
     """Pickles a design independently of place and time.
 
-    Signals are numbered in order of creation, which decides their order in the text; here the
-    numbers begin with the first signal. Source lines are left out, as the text does not contain
-    them. `folders` collects the source folders of classes and functions: `_HW`, `_TB`, or None for
-    others.
+    Signals are numbered in order of creation, which decides their order in the text. Here the
+    numbers count from the first signal of the design. Source lines are left out, as the text does
+    not contain them. `folders` collects the source folders of classes and functions: `_HW`, `_TB`,
+    or None for other folders, except those of libraries.
     """
 
     def __init__(self, file: io.BytesIO) -> None:

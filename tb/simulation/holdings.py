@@ -1,4 +1,5 @@
-"""Resources that a server uses, counted before it listens and after its last application."""
+"""Resources in use by a server. They are counted before it listens and after its last application
+has left, to find leaks."""
 
 import os
 import threading
@@ -11,14 +12,15 @@ from signalbox.driver.server.sockets import THREADS
 __all__ = ["holdings", "kept"]
 
 _SECONDS = 5
-"""Time for the threads of connections that have just ended."""
+"""Seconds for the threads of connections that have just ended."""
 
 _POLL_SECONDS = 0.05
 
 
 async def holdings(server: Server) -> dict[str, int]:
-    """Numbers of resources in use, by name: those that the server has given to applications,
-    channels and tasks that the machine's registers show, and resources of this process."""
+    """Number of resources in use, by name: resources given to applications by the server, channels
+    and tasks shown by the machine's registers, and resources of this process. Free memory is
+    counted as negative bytes."""
     owner = server.owner
     channels = range(server.device.info.channels)
     shown = [await owner.control.read_channel_fields(one, "STATUS") for one in channels]
@@ -38,8 +40,9 @@ async def holdings(server: Server) -> dict[str, int]:
 
 
 async def kept(server: Server, before: dict[str, int]) -> dict[str, int]:
-    """Resources in use now and not `before`, without applications; negative: in use before and not
-    now."""
+    """Increase of `holdings` since `before`, by name; negative for a decrease. Resources without a
+    difference are left out. Call it when no application is connected. Waits up to 5 s for threads
+    of ended connections."""
     until = time.monotonic() + _SECONDS
     while any(_of_process()[name] > before[name] for name in _of_process()):
         if time.monotonic() > until:
@@ -50,7 +53,7 @@ async def kept(server: Server, before: dict[str, int]) -> dict[str, int]:
 
 
 def _of_process() -> dict[str, int]:
-    """Resources of this process that connections use."""
+    """Resources of this process of the kinds that connections use."""
     maps = Path("/proc/self/maps").read_text().splitlines()
     threads = threading.enumerate()
     return {

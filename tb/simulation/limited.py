@@ -15,9 +15,9 @@ __all__ = ["run_limited"]
 def run_limited(
     command: Sequence[str], env: Mapping[str, str], log: Path, limit: float | None
 ) -> int | None:
-    """Run `command` in the top folder and append its output to `log`. Returns its exit status.
-    After `limit` seconds the command is killed with all processes that it started, and the result
-    is None."""
+    """Run `command` in the top folder and append its output to `log`. Returns its exit status, or
+    None if it was killed after `limit` seconds. `limit` : None for no limit. Processes that the
+    command has started are killed in any case."""
     with log.open("a") as output:
         process = subprocess.Popen(
             command,

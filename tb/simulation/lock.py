@@ -10,7 +10,8 @@ __all__ = ["lock"]
 
 @contextlib.contextmanager
 def lock(path: Path) -> Generator[None]:
-    """Hold the lock file `path`, so that only one process builds a file at a time."""
+    """Hold an exclusive lock on the file `path`, which is created if necessary. Waits while another
+    process holds it."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

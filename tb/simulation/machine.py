@@ -37,7 +37,7 @@ class SimMachine:
     Members
     -------
     dut : handle of the top.
-    memory : access to its memory.
+    memory : backdoor to the simulated memory.
     """
 
     def __init__(self, dut: Any, memory: SharedMemory | None = None) -> None:
@@ -56,8 +56,9 @@ class SimMachine:
 
         Parameters
         ----------
-        memory : replaces the machine's memory, with as many bytes as the design's configuration
-            says. It may be closed before the simulation ends. On Verilator only.
+        memory : memory that replaces the machine's, on Verilator only. It has as many bytes as
+            `memory_bytes` of the design's configuration, and may be closed before the simulation
+            ends.
 
         Raises `RuntimeError` if `memory` is given on Icarus, `ValueError` if it has another size.
         """
@@ -88,8 +89,8 @@ class SimMachine:
             raise MachineError(f"write of register {offset:#06x}: {AxiResp(answer.resp).name}")
 
     async def interrupt(self) -> None:
-        """Wait until `irq` is 1 or `wake` is called. Returns at once if `irq` is already 1, else at
-        the clock edge after the event."""
+        """Wait until `irq` is 1 or `wake` is called. Returns at once if `irq` is already 1,
+        otherwise at the first clock edge after either event."""
         woken = 0
         while not woken and self.dut.irq.value != 1:
             woken, _ = await select(self._raised, self._wake.wait())
@@ -116,5 +117,5 @@ class SimMachine:
             self.memory.write(address, data)
 
     def now(self) -> int:
-        """The top's cycle counter, as in its trace."""
+        """Cycle counter of the top, which also counts the cycles of its trace."""
         return self.dut.cycle.value.to_unsigned()

@@ -1,8 +1,9 @@
 """Noise on payload inputs of a design under test while their `valid` is 0.
 
-Testbenches leave the old payload on the wires when they deassert `valid`, or drive 0, so a design
-that still reads it appears to work. Here, each input that belongs to a `valid`, or has it as a
-field, reaches the design through a multiplexer, whatever drives it.
+When a testbench deasserts `valid`, it leaves the old payload on the wires, or drives 0. A design
+that still reads the payload then appears to work. Here, a multiplexer in front of the design
+replaces such inputs by noise, whatever drives them: payloads with a `valid` of their own, and
+records with a field `valid`.
 """
 
 from amaranth.hdl import Cat, Fragment, Mux, Signal, Value
@@ -15,20 +16,20 @@ __all__ = ["Noisy", "payloads", "records"]
 
 _VALID, _READY = "valid", "ready"
 _ALWAYS = {"pipeline__unpark", "runlist__acquire"}
-"""Records whose fields always have a meaning: the served channel (`ParkPort`); a strobe of its own
-(`runlist_acquire`)."""
+"""Records with fields that have a meaning whatever their `valid`: the served channel (`ParkPort`);
+a strobe of its own (`runlist_acquire`)."""
 
 _ALSO = {"link__claim": "link__recall"}
-"""Records whose fields have a meaning also while another input is 1: the recalled block
-(`SmLink`)."""
+"""Records with fields that have a meaning also while another input is 1, and the name of that
+input: the recalled block (`SmLink`)."""
 
 _SEED = 0x9E37_79B9_7F4A_7C15
 
 
 class Noisy(wiring.Component):
-    """`design` with the same ports. In every cycle in which their `valid` is 0, the inputs in
-    `payloads` are random, and the other fields of the inputs in `records`. Names inside the design
-    do not change."""
+    """`design` behind the same ports, with noise. In each cycle, the inputs in `payloads` are
+    random if their `valid` is 0, and so are the fields of the inputs in `records`, except `valid`
+    itself. Names inside the design do not change."""
 
     def __init__(self, design: wiring.Component) -> None:
         self._design = design
@@ -61,8 +62,8 @@ class Noisy(wiring.Component):
 def payloads(flat: Ports) -> dict[str, str]:
     """Maps each payload input to its `valid` input.
 
-    They share the prefix before `valid` (`request__valid`, `axi__wvalid`); the longest prefix
-    applies.
+    The payload begins with the part of the name before `valid`, as in `request__valid` and
+    `axi__wvalid`. If several `valid` inputs match, the one with the longest name applies.
     """
     inputs = [name for name, (_, way) in flat.items() if way == PortDirection.Input]
     stems = sorted(name.removesuffix(_VALID) for name in inputs if name.endswith(_VALID))
@@ -75,8 +76,8 @@ def payloads(flat: Ports) -> dict[str, str]:
 
 
 def records(design: wiring.Component) -> dict[str, int]:
-    """Maps each port that is a record with the field `valid` to the place of this bit, except ports
-    whose other fields always have a meaning."""
+    """Maps each port that is a record with the field `valid` to the place of this bit. Ports with
+    fields that always have a meaning are left out."""
     found = {}
     for path, member, _ in design.signature.flatten(design):
         if isinstance(member.shape, data.StructLayout) and _VALID in member.shape.members:

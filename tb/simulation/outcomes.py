@@ -24,8 +24,8 @@ def keep(cases: Sequence[ElementTree.Element]) -> None:
 
 
 def source(case: ElementTree.Element) -> str:
-    """Source file of a case, relative to the top folder. Its module may include the package
-    name."""
+    """Source file of a case, relative to the top folder. The module in `case` may begin with the
+    name of the package."""
     return case.get("classname", "").removeprefix("signalbox.").replace(".", "/") + ".py"
 
 

@@ -59,9 +59,9 @@ class Outcome:
 
     Members
     -------
-    good : whether everything was executed and memory is as expected.
+    good : whether everything was executed and memory is as the image expects.
     text : the report.
-    events : trace of the channel, one line per event.
+    events : trace of the channel as text, one line per event.
     folder : folder of the run.
     """
 
@@ -85,11 +85,11 @@ def simulate_raw(
 
     Parameters
     ----------
-    config : its memory size is the size of the simulated memory. By default the machine has no
-        compute engine, and `MEMORY_BYTES` bytes.
+    config : configuration of the machine, including the size of the simulated memory. By default
+        the machine has no compute engine, and `MEMORY_BYTES` bytes of memory.
     simulator : "verilator" or "icarus".
     slice_cycles : time slice of the channel, in cycles.
-    patience : cycles without an executed method after which the run is abandoned.
+    patience : cycles in which the channel executes nothing, after which the run is abandoned.
     waves : record `dump.fst` in the run folder.
 
     Raises
@@ -132,8 +132,8 @@ def simulate_raw(
 
 
 def cycles(events: Sequence[trace.Event], channel: int) -> tuple[int, int]:
-    """Cycle of the last doorbell of a channel, and cycle of its last event since then, not counting
-    failed acquires."""
+    """Cycle of a channel's last doorbell, and cycle of its last method, passed acquire, end of a
+    copy or error since then. Raises `ValueError` if the channel has no doorbell."""
     first = max(e.cycle for e in events if isinstance(e, trace.Doorbell) and e.channel == channel)
     last = first
     for event in events:
@@ -149,16 +149,16 @@ def cycles(events: Sequence[trace.Event], channel: int) -> tuple[int, int]:
 
 
 def event_lines(events: Iterable[trace.Event], channel: int, *, compute: bool) -> Iterable[str]:
-    """Events of a channel, one line each; repeated lines are folded. `compute` : whether the
-    machine has a compute engine."""
+    """Events of a channel and of the on-chip semaphores, one line each; repeated lines are folded.
+    `compute` : whether the machine has a compute engine."""
     objects = bound_objects(compute)
     told = ((event, _words(event, channel, objects)) for event in events)
     return folded((str(event.cycle), words) for event, words in told if words)
 
 
 def _words(event: trace.Event, channel: int, objects: dict[int, int]) -> str:
-    """Description of an event; empty if it is not of the channel. `objects` : classes of its
-    subchannels, updated by SET_OBJECT."""
+    """Description of an event; empty if it belongs to another channel. `objects` : class bound to
+    each subchannel; SET_OBJECT updates it."""
     match event:
         case trace.Semaphore(_, index, value):
             return f"on-chip semaphore {index} := {value:#x}"

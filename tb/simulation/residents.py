@@ -16,7 +16,8 @@ __all__ = ["Residence", "Residents", "residences"]
 
 
 class Residents:
-    """Follows the warps on all SMs. Warps of a stopped block stay there until its state is saved.
+    """Follows the warps on all SMs. Warps of a stopped block count as present until the state of
+    the block is saved.
 
     Members
     -------
@@ -28,7 +29,7 @@ class Residents:
         self._stopping: dict[int, int] = {}
 
     def take(self, event: Event) -> Sequence[WarpStarted]:
-        """Follow the next event. Returns the warps that leave with it."""
+        """Process the next event. Returns the warps that leave their SM with it."""
         match event:
             case WarpStarted(_, sm, warp):
                 self.there[sm, warp] = event
@@ -47,7 +48,8 @@ class Residents:
 
 @dataclass(frozen=True)
 class Residence:
-    """A warp on an SM, in cycles; `asid`: of its task."""
+    """Presence of a warp on an SM, from cycle `began` to cycle `ended`. `asid` : ASID of the warp's
+    task."""
 
     asid: int
     sm: int
@@ -56,7 +58,8 @@ class Residence:
 
 
 def residences(events: Iterable[Event]) -> Iterator[Residence]:
-    """Times during which warps were on SMs. Raises `AssertionError` for warps without an end."""
+    """Presence of each warp, in the order of their ends. Raises `AssertionError` if a warp has not
+    ended."""
     rows: dict[int, int] = {}
     owners: dict[tuple[int, int], int] = {}
     residents = Residents()

@@ -2,8 +2,8 @@
 
     simulate(Unit(), "signalbox.tb.units.unit.cocotb_unit", simulator="verilator", name="unit")
 
-A build is reused while the exported Verilog, the sources and the arguments are the same. cocotb's
-runner returns normally if tests fail or none run; `simulate` raises.
+A build is reused while the exported Verilog, the sources and the arguments are the same. `simulate`
+raises an error if tests fail or none run, unlike cocotb's own runner.
 
 For each name, the six newest runs are kept in `sim_build/<name>/`, and the six newest failed runs
 (with the reason in `failed.txt`). Older ones are removed.
@@ -53,8 +53,8 @@ COVERAGE = "SIGNALBOX_COVERAGE"
 """Environment variable: folder to which each run on Verilator writes its coverage (`.dat`)."""
 
 ONLY = "SIGNALBOX_ONLY"
-"""Environment variable: names of cocotb tests, separated by commas. Every simulation then runs only
-these."""
+"""Environment variable: names of cocotb tests, separated by commas. Every simulation then runs
+these and no others, and fails if fewer tests run than are named."""
 
 _TIMESCALE = ("1ns", "1ps")
 
@@ -91,12 +91,12 @@ def simulate(
 
     Parameters
     ----------
-    design : exported as module `dut`, once (`tb.simulation.exports`), with noise on invalid payload
-        (`tb.simulation.noise`). None if `sources` contain everything.
+    design : design under test. It is exported as module `dut`, once (`tb.simulation.exports`), with
+        noise on invalid payload (`tb.simulation.noise`). None if `sources` contain everything.
     tests : import name of the cocotb module.
     simulator : "verilator" or "icarus".
-    name : name of the run, which gets a folder in `sim_build/<name>/`. Later runs of the same name
-        eventually remove it (see the module).
+    name : name of the run. Its folder is in `sim_build/<name>/`, until later runs of the same name
+        remove it (see the module).
     env : environment variables for the tests.
     testcase : names of cocotb tests, separated by commas; only these run, with all their
         parameters. `SIGNALBOX_ONLY` in the environment takes precedence.
@@ -106,19 +106,21 @@ def simulate(
     sources : further SystemVerilog files. They may instantiate the design as module `dut`.
     top : top module; the design itself by default.
     parameters : parameters of the top module.
-    public : "module.variable" patterns of variables to expose to cocotb, besides the ports of the
-        design if it is the top module. Verilator hides other variables; Icarus shows everything.
-    watched : the same for variables that cocotb only reads; these slow the simulation down less.
+    public : "module.variable" patterns of variables that cocotb reads and writes, besides the ports
+        of the design if it is the top module. Verilator hides other variables; Icarus shows
+        everything.
+    watched : patterns of variables that cocotb only reads; these slow the simulation down less.
     apart : on Verilator, compile each module shared by several instances (`hw.lib.shared`) once, as
         its own model (`tb.simulation.apart`). For large designs. Their insides appear in no
         waveform.
-    process_memory : the contents of module `memory` are bytes of the simulation's process. The test
-        accesses them directly, and can share them with other processes (`tb.simulation.backdoor`).
-        The design must have one such module. On Verilator only.
+    process_memory : keep the contents of module `memory` in memory of the simulation's process. The
+        test accesses them directly, and can share them with other processes
+        (`tb.simulation.backdoor`). The simulation must have one such module. On Verilator only.
     minimum : minimum number of tests that must run.
     build_args : further arguments of the simulator's compiler.
     plusargs : arguments of the simulation, such as "+trace=FILE".
-    log : name of a file in the run folder for the simulation's output; by default it is shown.
+    log : name of a file in the run folder for the simulation's output; by default the output is
+        shown.
 
     Returns the folder of the run, which contains `results.xml`.
 
@@ -126,8 +128,8 @@ def simulate(
     ------
     AssertionError : a test failed (the message shows its exception), the simulator failed, or
         fewer than `minimum` tests ran.
-    RuntimeError : the design did not build, there is no usable simulator, it has no
-        `process_memory`, or `SIGNALBOX_SEED` is not a number.
+    RuntimeError : the design did not build, there is no usable simulator, the simulator does not
+        support `process_memory`, or `SIGNALBOX_SEED` is not a whole number.
     """
     if process_memory and simulator != "verilator":
         raise RuntimeError(f"{name}: {simulator} has no process_memory, only Verilator has")
@@ -210,9 +212,9 @@ def choose_seed(seed: int | None = None) -> int:
 
 
 def _pytest(tests: str) -> dict[str, str]:
-    """Environment in which pytest explains failed assertions of the test module and of the
-    testbench. By default it would compile all imported modules anew, libraries too, which takes
-    longer than many tests."""
+    """Environment in which pytest explains failed assertions of the test module and of `tb`. By
+    default pytest would rewrite all imported modules, libraries too, which takes longer than many
+    tests."""
     files = f"{tests.rpartition('.')[2]}.py */signalbox/tb/*.py"
     return {"COCOTB_REWRITE_ASSERTION_FILES": files, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
@@ -240,8 +242,8 @@ class _Recipe:
     build_args: tuple[str, ...]
 
     def key(self) -> str:
-        """Hash of the recipe, its files and the tools. A compiled simulation is linked to cocotb's
-        libraries where they are installed, so it is not reused in another environment."""
+        """Hash of the recipe, its files and the tools, including the folder of cocotb's libraries:
+        a compiled simulation is linked to them, so it is not reused in another environment."""
         named = [*self.sources, verilator.WAIVERS, *(GLUE if self.apart else ())]
         named += [verilator.PROCESS_MEMORY] * self.process_memory
         files = [source.read_text() for source in named]
@@ -345,8 +347,8 @@ def _check(results: Path, what: str, minimum: int, failure: str | None) -> None:
 
 @contextlib.contextmanager
 def _run_folder(folder: Path, simulator: str) -> Generator[Path]:
-    """Provides a new run folder in `folder`. Afterwards the oldest runs are removed, unless another
-    process is running in `folder`."""
+    """Provides a new run folder in `folder`. Writes the reason of an `AssertionError` to it.
+    Afterwards the oldest runs are removed, unless another process has a run in `folder`."""
     folder.mkdir(exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_SH)
@@ -372,7 +374,8 @@ def _remove_oldest(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _environment(waves: bool, values: Mapping[str, str]) -> Generator[None]:
-    """Set the environment for cocotb's runner, which prefers `os.environ` to its own arguments."""
+    """Set `os.environ` and `sys.path` for cocotb's runner, and restore them afterwards. The runner
+    prefers `os.environ` to its own arguments."""
     before = dict(os.environ)
     path = list(sys.path)
     os.environ.pop("PYTEST_CURRENT_TEST", None)  # if set, the runner exits instead of returning

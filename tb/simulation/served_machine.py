@@ -19,10 +19,10 @@ from signalbox.tb.simulation.top import TRACE, check_memory, simulate_top
 __all__ = ["JOB", "OUTCOME", "SOCKET", "Outcome", "serve"]
 
 JOB = "SIGNALBOX_SERVE"
-"""Environment variable with the job, for `cocotb_serve`."""
+"""Environment variable with the job for `cocotb_serve`, a JSON object."""
 
 OUTCOME = "served.json"
-"""File with the server's outcome, in the run folder."""
+"""File in the run folder with the server's outcome, a JSON object."""
 
 SOCKET = SIM_BUILD / "server" / "socket"
 
@@ -37,10 +37,10 @@ class Outcome:
     -------
     served : number of applications served.
     cycle : last cycle.
-    kept : difference of each resource in use from its use before the first application, by name;
-        only differences other than 0.
-    journal, trace : entries of the journal, and file with the machine's trace; empty without a
-        journal.
+    kept : increase of each resource in use since before the first application, by name, without
+        zeros (`tb.simulation.holdings`).
+    journal : entries of the journal; empty if none was kept.
+    trace : file with the machine's trace.
     """
 
     served: int
@@ -58,16 +58,18 @@ def serve(
     until_left: bool = False,
     journal: bool = False,
 ) -> Outcome:
-    """Serve a machine until SIGINT or SIGTERM. Builds the simulation first, if necessary. Beside
-    the socket are its log and its process number, with `.log` and `.pid` appended to its name.
+    """Serve a machine until SIGINT or SIGTERM. Builds the simulation first, if necessary. The
+    server's log and process number are in files with the name of the socket and `.log` or `.pid`
+    appended.
 
     Parameters
     ----------
     until_left : also end when the last application has left.
     journal : keep a journal and a trace.
 
-    Raises `ConfigError`, `RuntimeError` if a tool is missing or the design does not build,
-    `AssertionError` if the simulation fails.
+    Raises `ConfigError` for more memory than can be simulated, `RuntimeError` if a tool is missing
+    or the design does not build, `AssertionError` if the simulation fails, and `KeyboardInterrupt`
+    for a signal before the server listens.
     """
     check_memory(config)
     socket.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -102,8 +104,8 @@ def serve(
 
 
 def _pass_on(process: Path) -> Any:
-    """Handler that passes a signal on to the simulation; while the simulation is being built, the
-    handler ends this process."""
+    """Signal handler that passes the signal on to the simulation. While there is no simulation yet,
+    it raises `KeyboardInterrupt`."""
 
     def handler(number: int, _: object) -> None:
         if not process.exists():

@@ -23,7 +23,7 @@ _NARROW = Config(
     walk_cache=2,
     prefetch_beats=8,
 )
-"""Few channels, a narrow bus, the smallest prefetch buffer, small TLBs, but two engines."""
+"""Few channels, a narrow bus, the smallest prefetch buffer and small TLBs, but two copy engines."""
 
 SIZES = {
     name: replace(config, sms=0, memory_bytes=MEMORY_BYTES, trace=True)
@@ -34,8 +34,8 @@ SIZES = {
         ("narrow", _NARROW),
     )
 }
-"""Machines by name. The default machine has runlists: they are off after reset, cost no cycle then,
-and so do not change the recorded cycles."""
+"""Machines by name. The default machine has runlists. They are off after reset and then take no
+cycle, so recorded numbers of cycles remain the same."""
 
 COMPUTE = replace(
     configs.COMPUTE,
@@ -49,7 +49,7 @@ COMPUTE = replace(
 """A machine with a compute engine that fills up quickly."""
 
 SAVING = replace(COMPUTE, save_places=6)
-"""The same machine, which saves stopped blocks, with one save place per block slot."""
+"""The same machine with preemption of blocks, and with one save place per block slot."""
 
 NESTED = replace(COMPUTE, save_places=32, nested_kernels=60)
 """The same machine with nested launches."""

@@ -11,7 +11,7 @@ from signalbox.tb.simulation.machine import SimMachine
 __all__ = ["LAST", "TABLES_AT", "RawSpaces"]
 
 TABLES_AT = 0x60_0000
-"""Address of the memory for page tables, which is 2 MiB large."""
+"""Physical address of the 2 MiB of memory for page tables."""
 
 LAST = (1 << VA_BITS) - 1
 """The last virtual address."""
@@ -34,8 +34,8 @@ class RawSpaces:
 
     @classmethod
     async def same_addresses(cls, machine: SimMachine, *, whole: bool = False) -> "RawSpaces":
-        """Bind ASID 0 of a machine that has just been reset to `identity`, or with `whole` to a
-        single page of 512 MiB."""
+        """Bind ASID 0 of a machine after its reset. Each virtual address is the same physical
+        address: by the space `identity`, or, with `whole`, by a single page of 512 MiB."""
         spaces = cls(machine, await ControlPort(machine).read64("MEMORY_BYTES"))
         tables = spaces.tables() if whole else spaces.identity()
         if whole:
@@ -48,8 +48,8 @@ class RawSpaces:
         return PageTables(self.memory)
 
     def identity(self) -> PageTables:
-        """An address space that maps each virtual address to the same physical address, in the
-        largest pages that fit. Page tables are not mapped."""
+        """An address space, not bound, that maps each virtual address in memory to the same
+        physical address, in the largest pages that fit. The memory of page tables is not mapped."""
         tables = self.tables()
         for first, end in ((0, TABLES_AT), (TABLES_AT + PAGE_SIZES[2], self.size)):
             for page_size in reversed(PAGE_SIZES):
@@ -60,5 +60,5 @@ class RawSpaces:
         return tables
 
     async def bind(self, asid: int, tables: PageTables, limit: int = LAST) -> None:
-        """Bind page tables to an ASID."""
+        """Bind page tables to an ASID. `limit` : last virtual address that may be accessed."""
         await self.mmu.bind(asid, tables.root, limit)

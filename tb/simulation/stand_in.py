@@ -1,4 +1,4 @@
-"""A design with the ports of the top level, so small that all its events are known."""
+"""A small design with the ports of the top level, and with trace events known in advance."""
 
 from amaranth.hdl import Module, Signal
 from amaranth.lib import wiring
@@ -15,7 +15,8 @@ __all__ = ["StandIn"]
 class StandIn(wiring.Component):
     """When `control` becomes 1, it writes one beat of ones to 0x40, then raises `irq`.
 
-    Meanwhile it traces one event of each kind, with all fields ones, on engine 1.
+    Meanwhile it traces one event of each kind of the host (doorbell, method, acquire, semaphore,
+    start and end of a copy on engine 1, error), and the levels `served` and `floor`.
     """
 
     def __init__(self, config: Config) -> None:

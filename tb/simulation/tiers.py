@@ -10,8 +10,8 @@ from signalbox.hw.config import CONFIGS
 __all__ = ["CONFIGURATIONS", "ON_ICARUS", "ON_VERILATOR", "tiers"]
 
 ON_VERILATOR = pytest.mark.parametrize("simulator", ["verilator"], indirect=True)
-"""Mark of a test that runs on Verilator only. The test has the parameter `simulator`, so `--seeds`
-repeats it."""
+"""Mark of a test that runs on Verilator only. The test has the parameter `simulator`, so that
+`--seeds` repeats it."""
 
 ON_ICARUS = pytest.mark.parametrize("simulator", ["icarus"], indirect=True)
 """Mark of a test that runs on Icarus only."""
@@ -23,9 +23,9 @@ def tiers(
     smoke: Collection[Any] | Mapping[Any, Sequence[str]] = (),
     nightly: Collection[Any] = (),
 ) -> list[Any]:
-    """`values` for `pytest.mark.parametrize`. In `make test`, Verilator runs all values except
-    those in `nightly`, and Icarus only those in `smoke`; a value may be in both. If `smoke` is a
-    mapping, it names the cocotb tests that Icarus runs for each value.
+    """Marked `values` for `pytest.mark.parametrize`. In `make test`, Verilator runs all values
+    except those in `nightly`, and Icarus only those in `smoke`. A value may be in both. If `smoke`
+    is a mapping, it gives the names of the cocotb tests that Icarus runs for each value.
 
     Raises `ValueError` if a value of `smoke` or `nightly` is not in `values`.
     """
@@ -46,5 +46,5 @@ def _marked(value: Any, smoke: Sequence[str] | None, nightly: bool) -> Any:
 CONFIGURATIONS = pytest.mark.parametrize(
     "config", tiers(CONFIGS, nightly={*CONFIGS} - {"tiny", "large"})
 )
-"""Mark of a test with the parameter `config`, the name of a configuration. `make test` runs it with
-the smallest and the largest."""
+"""Mark of a test with the parameter `config`, the name of a configuration in `hw.config.CONFIGS`.
+`make test` runs the test with "tiny" and "large", `make nightly` with all."""

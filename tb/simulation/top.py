@@ -46,12 +46,12 @@ TRACE = "trace.txt"
 """Name of the trace file in the run folder."""
 
 FEW_VISIBLE_SMS = 16
-"""Maximum number of SMs in waveforms and coverage that show their insides."""
+"""Maximum number of SMs for which waveforms and coverage show the insides of modules."""
 
 _MEMORY = Path(__file__).with_name("memory.sv")
 _INNER = ("axi__", "trace__")
 _WATCHED = {f"axi__{name}" for name in ("arvalid", "arready", "araddr", "arlen", "arid")}
-"""Signals of read requests, which tests may watch."""
+"""Signals of AXI read requests. Tests may read them, although they are no ports of the top."""
 
 _SHARED = ("valid", "ready", "id", "addr", "len", "size", "burst")
 _MEMORY_PORTS = {
@@ -132,12 +132,12 @@ def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **opt
 
     Parameters
     ----------
-    design : the simulated memory has `design.config.memory_bytes` bytes.
+    design : design under test. The simulated memory has `design.config.memory_bytes` bytes.
     tests, simulator, name : as for `tb.simulation.runner.simulate`.
-    options : other parameters of `tb.simulation.runner.simulate`. The top's ports and the
-        memory's settings are visible to cocotb in any case.
+    options : other parameters of `tb.simulation.runner.simulate`. The top's ports and the memory's
+        settings are visible to cocotb in any case.
 
-    Raises `ConfigError` for more memory than `LARGEST_MEMORY`, else as
+    Raises `ConfigError` for more memory than `LARGEST_MEMORY`, and the errors of
     `tb.simulation.runner.simulate`.
     """
     text = top(design)
@@ -168,7 +168,8 @@ def simulate_top(design: Design, tests: str, *, simulator: str, name: str, **opt
 
 
 def _visible(waves: bool) -> bool:
-    """Whether the insides of modules must be visible, which `tb.simulation.apart` hides."""
+    """Whether the insides of modules must be visible, so that `tb.simulation.apart`, which hides
+    them, is not used."""
     return waves or waves_wanted() or bool(os.environ.get(COVERAGE))
 
 
@@ -179,7 +180,7 @@ def instance(module: str, name: str, connections: dict[str, str]) -> str:
 
 
 def save(text: str) -> Path:
-    """Write generated Verilog to a file named after its contents."""
+    """Write generated Verilog to a file named after its contents. Returns the file."""
     key = hashlib.sha256(text.encode()).hexdigest()[:16]
     file = SIM_BUILD / "builds" / f"sim-{key}.sv"
     file.parent.mkdir(parents=True, exist_ok=True)

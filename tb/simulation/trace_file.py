@@ -19,12 +19,13 @@ class TraceFile:
 
     @classmethod
     async def open(cls, machine: SimMachine) -> "TraceFile":
-        """Open the trace, leaving out everything before now."""
+        """Open the trace of `machine`. Earlier events are left out. Takes three cycles."""
         await _flush(machine)
         return cls(machine)
 
     async def events(self) -> list[Event]:
-        """All events until now, oldest first. Takes three cycles."""
+        """All events since `open`, oldest first. Takes three cycles. Raises `ValueError` for a line
+        that is not an event."""
         await _flush(self._machine)
         with self._path.open() as lines:
             lines.seek(self._position)
@@ -35,7 +36,7 @@ class TraceFile:
 
 
 async def _flush(machine: SimMachine) -> None:
-    """Write the events in the simulator's buffer to the file."""
+    """Write the events in the simulator's buffer to the file. Takes three cycles."""
     machine.dut.monitor.flush.value = 1
     await machine.wait_cycles(3)
     machine.dut.monitor.flush.value = 0

@@ -43,8 +43,9 @@ _HEADERS = "headers.h"
 """Header that every compiled file includes first; it is precompiled once for all builds."""
 
 _LESS = ("-fno-tree-dse", "--param=sccvn-max-alias-queries-per-access=20")
-"""GCC options that limit its search for stores to the same place. In Verilator's long functions
-this search took a third of the compile time, and did not make the simulation faster."""
+"""GCC options that limit the search for stores to the same place. In the long functions that
+Verilator writes, this search took a third of the compile time, and did not make the simulation
+faster."""
 
 
 def _flags(options: Sequence[str] = ()) -> str:
@@ -121,7 +122,7 @@ def _accepted(text: str, options: Sequence[str] = ()) -> bool:
 
 def _fst(root: Path) -> dict[str, str]:
     """Variables for compiling the waveform writer: none if the host has the headers of liblz4 and
-    zlib, else variables that select our replacements."""
+    zlib, otherwise variables that select this project's replacements."""
     if _accepted("#include <lz4.h>\n#include <zlib.h>\n"):
         return {}
     folder = _program(root)
@@ -160,7 +161,8 @@ def _number(text: str) -> tuple[int, ...]:
 
 @cache
 def version(simulator: str) -> str:
-    """Version line of a simulator. Builds of other versions are not reused."""
+    """Version line of a simulator. Builds of other versions are not reused. Raises `RuntimeError`
+    if the simulator is not installed."""
     if simulator == "verilator":
         env = environment()
         found = shutil.which("verilator", path=env.get("PATH"))
@@ -175,23 +177,23 @@ def version(simulator: str) -> str:
 def arguments(waves: bool, coverage: bool) -> list[str]:
     """Arguments of every build.
 
-    RTL assertions are fatal. Only the variables named by `write_public` are visible to cocotb.
-    cocotb's runner would make everything public, which slows down the simulation. Without comments
-    in the C++ code, Verilator takes a tenth less time.
+    RTL assertions are fatal. Only the variables named by `write_public` are visible to cocotb:
+    cocotb's runner would make everything public, which slows down the simulation. The C++ code has
+    no comments, which saves a tenth of Verilator's time.
     """
     chosen = ["--assert", "--no-timing", "--no-public-flat-rw", "--no-decoration"]
     if waves:
         chosen += ["--trace-fst", "--trace-structs"]
     if coverage:
-        # With coverage, vectors are not split, so that their parts look like a loop. Builds without
-        # coverage find real loops.
+        # With coverage, Verilator does not split vectors, and reports false loops between their
+        # parts. Builds without coverage find real loops.
         chosen += ["--coverage-line", "--coverage-toggle", "-Wno-UNOPTFLAT"]
     return chosen
 
 
 def process_memory() -> list[str]:
-    """Further arguments of a build with `PROCESS_MEMORY`. Of the program's symbols, only those that
-    `backdoor` looks up are exported."""
+    """Further arguments of a build with `PROCESS_MEMORY`. The program exports only the symbols that
+    `backdoor` looks up."""
     exported = [
         f"-Wl,--export-dynamic-symbol=signalbox_{name}" for name in ("memory", "share_memory")
     ]
@@ -199,9 +201,9 @@ def process_memory() -> list[str]:
 
 
 def write_public(build: Path, public: Sequence[str], watched: Sequence[str]) -> Path:
-    """Write the control file that exposes "module.variable" patterns to cocotb: `public` for
-    reading and writing, `watched` for reading. Logic that depends on `public` is evaluated in each
-    step."""
+    """Write the control file that exposes the variables of "module.variable" patterns to cocotb:
+    `public` for reading and writing, `watched` for reading. Logic that depends on `public` is
+    evaluated in each step, so `watched` is faster."""
     lines = ["`verilator_config"]
     for kind, patterns in (("public_flat_rw", public), ("public_flat_rd", watched)):
         for pattern in patterns:
@@ -222,9 +224,9 @@ def _runtime(arguments: Sequence[str], env: Mapping[str, str]) -> Path:
 
 
 def restore_runtime(build: Path, arguments: Sequence[str], env: Mapping[str, str]) -> None:
-    """Put the common headers into a new build folder, and, if they are cached, the precompiled
-    headers and the compiled library, so that only the design is compiled. `arguments` : arguments
-    of Verilator. `env` : from `environment`."""
+    """Put the common headers into a new build folder. If the precompiled headers and the compiled
+    library are cached, link them, so that only the design is compiled. `arguments` : arguments of
+    Verilator. `env` : from `environment`."""
     for suffix in ("", ".fast", ".slow"):  # if the compiler rejects precompiled headers
         (build / f"{_HEADERS}{suffix}").write_text(_INCLUDED)
     # The cached files depend on files that are written next, so `make` must see them as newer.
@@ -243,7 +245,7 @@ def save_runtime(
     kept.mkdir(parents=True, exist_ok=True)
     # Verilator's rules compile the header only for designs that are split into several files.
     command = ["make", "-s", "-f", "Vtop.mk", f"{_HEADERS}.fast.gch"]
-    # The compiler looks for headers here first, and one of C++'s is called `memory`, too.
+    # The compiler looks for headers here first. A program `memory` would hide the C++ header.
     aside = (build / program).rename(build / f"{program}.program")
     subprocess.run(command, cwd=build, env={**os.environ, **env}, check=True)
     aside.rename(build / program)

@@ -121,8 +121,8 @@ class Run:
 
 
 def machine(workload: Workload) -> Config:
-    """Configuration for simulating a workload: with a trace, and with as much memory as it needs.
-    Raises `WorkloadError` if that is too much to simulate."""
+    """Configuration for simulating a workload: with a trace, and with the memory that the workload
+    needs. Raises `WorkloadError` if that is more than `LARGEST_MEMORY`."""
     asked = workload.config
     needed = _engine_bytes(asked) if workload.launches else 0
     needed += 2 * (asked.channels + 1 + len(workload.spaces)) * (1 << 16)
@@ -148,7 +148,7 @@ def machine(workload: Workload) -> Config:
 
 
 def _engine_bytes(config: Config) -> int:
-    """Memory for task lists and saved blocks."""
+    """Bytes of memory for task lists and saved blocks."""
     lists = list_bytes(
         rows=config.rows,
         contexts=config.contexts,
@@ -160,8 +160,9 @@ def _engine_bytes(config: Config) -> int:
 
 
 def with_save_places(workload: Workload) -> Workload:
-    """The workload on a machine that can stop blocks. A machine that cannot gets one save place per
-    block slot. Raises `WorkloadError` without kernels."""
+    """The workload on a machine that can stop blocks: a machine without save places gets one per
+    block slot. Raises `WorkloadError` if the workload has no kernels, or the machine cannot have
+    that many save places."""
     config = workload.config
     if not workload.launches:
         raise WorkloadError(f"{workload.name}: it has no kernels whose blocks could be stopped")
@@ -255,7 +256,8 @@ def read_run(folder: Path, workload: Workload) -> Run:
 
 
 def _with_keys(record: dict[str, Any]) -> dict[str, Any]:
-    """A record of work, with the keys of its predecessors turned back into tuples."""
+    """A record of work from JSON, with the keys of its predecessors turned from lists into
+    tuples."""
     return {**record, "behind": tuple((name, index) for name, index in record["behind"])}
 
 
@@ -269,7 +271,7 @@ def _space_record(name: str, asid: int, addresses: list[list[int]]) -> SpaceReco
 
 @contextlib.contextmanager
 def _following(file: Path, total: int, progress: Callable[[Progress], None]) -> Generator[None]:
-    """Meanwhile, pass each line added to `file` to `progress`."""
+    """Context in which each line added to `file` is passed to `progress`, by another thread."""
     ended = threading.Event()
 
     def follow() -> None:

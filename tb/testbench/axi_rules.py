@@ -12,9 +12,13 @@ _OUT = {"aw": _ADDRESS, "ar": _ADDRESS, "w": ("data", "strb", "last")}
 
 
 class AxiRules:
-    """Asserts that valid and payload are held until ready; that bursts are INCR, of full width,
-    aligned, inside 4 KiB and below `limit` (bytes); that W bursts match AW bursts in order and
-    length; and that ids are below `ids` of their channel.
+    """Asserts the following rules in each cycle:
+
+    - `valid` and payload are held until `ready`.
+    - Bursts are INCR, of full width, aligned, inside 4 KiB and below `limit` (bytes). `lock` and
+      `qos` are 0.
+    - W bursts match AW bursts in order and length.
+    - The ids of channel "aw" are below `ids["aw"]`, those of "ar" below `ids["ar"]`.
 
     Start with `cocotb.start_soon(AxiRules(...).run())`. `bursts` counts the bursts per channel.
     """

@@ -21,13 +21,13 @@ C = TypeVar("C", bound=wiring.Component)
 
 @cache
 def component(kind: Callable[..., C], *arguments: Any, **options: Any) -> C:
-    """A component that gives names and shapes of ports. It is created once per simulation: creating
-    one per test would take longer than all simulations."""
+    """The component `kind(*arguments, **options)`, for the names and shapes of its ports. It is
+    created once per simulation: creating one per test would take longer than the simulations."""
     return kind(*arguments, **options)
 
 
 class Participant:
-    """A model at some ports of the design, which acts at the beginning and at the end of each
+    """A model at some ports of the design. It acts at the beginning and at the end of each
     cycle."""
 
     def drive(self, cycle: int) -> None:
@@ -51,10 +51,10 @@ class Testbench:
         await tb.until(lambda: tb.sink.taken, "a payload leaves")
 
     In each step all participants drive, in the order in which they joined; then the clock rises;
-    then all sample. At the rising edge outputs are still those of the ended cycle, and depend on
-    the inputs driven in it, so no participant sees the effect of another before the next cycle. The
-    same applies to a test between two steps: it sees the cycle that has ended, and drives the one
-    that begins.
+    then all sample. Samples are taken at the rising edge: they show the outputs of the cycle that
+    ends there, which depend on the inputs driven in that cycle. A participant that reacts to a
+    sample therefore drives its reaction in the next cycle. The same applies to a test between two
+    steps: it sees the cycle that has ended, and drives the one that begins.
 
     Members
     -------
@@ -68,8 +68,8 @@ class Testbench:
     timeout = 1000
 
     def __init__(self, dut: Any, design: wiring.Component) -> None:
-        """All inputs are 0 until something drives them. `design` : gives names and shapes of the
-        ports; it is not elaborated."""
+        """Drive all inputs with 0. `design` : gives names and shapes of the ports; it is not
+        elaborated."""
         self.dut = dut
         self.random = Random(cocotb.RANDOM_SEED)
         self.cycle = 0
@@ -87,7 +87,7 @@ class Testbench:
                     port.set(0)
 
     def join(self, participant: Participant) -> None:
-        """Let a participant take part in all following steps, after those that joined before."""
+        """Add a participant to all following steps. It acts after those that joined before."""
         kind = type(participant)
         if kind.drive is not Participant.drive:
             self._drives.append(participant.drive)
@@ -100,16 +100,17 @@ class Testbench:
         return self
 
     def drive(self, **inputs: Any) -> None:
-        """Drive inputs, by name, from the cycle that begins."""
+        """Drive inputs, by name, from the cycle that begins on. Raises `KeyError` for an unknown
+        name."""
         for name, value in inputs.items():
             self.ports[name].set(value)
 
     def get(self, name: str) -> Any:
-        """Value of a port in the cycle that has ended."""
+        """Value of a port in the cycle that has ended. Raises `KeyError` for an unknown name."""
         return self.ports[name].get()
 
     async def step(self) -> object:
-        """One cycle."""
+        """Simulate one cycle."""
         for drive in self._drives:
             drive(self.cycle)
         await self._rises
@@ -119,8 +120,8 @@ class Testbench:
         return None
 
     def run(self) -> None:
-        """Let cycles pass in the background from now on. Several tasks of a test can then wait at
-        the same time, with `steps` and `until`; none of them may call `step`."""
+        """Simulate cycles in the background from now on. Several cocotb tasks can then wait at the
+        same time, with `steps` and `until`; none of them may call `step`."""
         self._passed = Event()
         cocotb.start_soon(self._run(self._passed))
 
@@ -132,7 +133,7 @@ class Testbench:
             passed.clear()
 
     async def steps(self, count: int = 1) -> None:
-        """`count` cycles."""
+        """Wait for `count` cycles."""
         for _ in range(count):
             if self._passed is None:
                 await self.step()
@@ -142,8 +143,11 @@ class Testbench:
     async def until(
         self, condition: Callable[[], object], description: str, timeout: int | None = None
     ) -> None:
-        """Step until the condition holds, which may be at once. Raises `AssertionError` with
-        `description`, the awaited condition, after `timeout` cycles."""
+        """Step until the condition is true; returns at once if it is true already.
+
+        Raises `AssertionError` if it is still false after `timeout` cycles (default: the attribute
+        `timeout`). `description` : the condition in words, for the message.
+        """
         limit = self.timeout if timeout is None else timeout
         for _ in range(limit):
             if condition():
@@ -152,9 +156,9 @@ class Testbench:
         assert condition(), f"cycle {self.cycle}: not within {limit} cycles: {description}"
 
     def share(self, fraction: float) -> Callable[[], bool]:
-        """A pace: true in a random fraction of cycles."""
+        """A pace that is true in a random fraction (0 to 1) of cycles."""
         return lambda: fraction >= 1 or self.random.random() < fraction
 
     def between(self, least: int, most: int) -> Callable[[], int]:
-        """A latency: a random number of cycles, at least `least` and at most `most`."""
+        """A latency: a random number of cycles from `least` to `most`, for each request anew."""
         return lambda: self.random.randint(least, most)

@@ -44,10 +44,10 @@ NESTED = replace(SAVING, save_places=32, nested_kernels=60)
 """A compute engine with nested launches."""
 
 FEW_PLACES = replace(NESTED, save_places=3)
-"""An engine in which fewer blocks can wait than the SMs have room for."""
+"""An engine with fewer save places than block slots, so fewer blocks can wait for children."""
 
 ONE_PLACE = replace(NESTED, save_places=1)
-"""An engine in which only one block can wait."""
+"""An engine in which only one block can wait for children."""
 
 MASKS = replace(SAVING, sms=3, save_places=9, sm_masks=True)
 """An engine whose tasks can disable SMs."""

@@ -12,7 +12,7 @@ from signalbox.hw.records.memory import MemoryStatus
 __all__ = ["PAGE", "Contents", "Failing", "Space"]
 
 PAGE = 4096
-"""Bytes of a page, the unit in which contents are kept; no burst crosses its end."""
+"""Bytes of a page. Contents are kept by page, and no burst crosses a page boundary."""
 
 Space = Hashable
 """Identifies an address space, e.g. by ASID and whether addresses are physical."""
@@ -20,8 +20,8 @@ Space = Hashable
 
 @functools.lru_cache(maxsize=512)
 def _fresh(space: Space, page: int) -> bytes:
-    """A page that was never written: noise derived from its number, so that every place has its own
-    contents."""
+    """Contents of a page that was never written: random bytes, derived from space and page number,
+    so that a wrong address shows as wrong data."""
     return random.Random(f"{space} {page}").randbytes(PAGE)
 
 
@@ -35,18 +35,20 @@ class Failing:
     write: bool
 
     def hits(self, space: Space, low: int, high: int) -> bool:
-        """Whether an access from `low` to `high` (exclusive) fails."""
+        """Whether an access to the addresses from `low` to `high` (exclusive) fails. The direction
+        is not considered."""
         mine = space == self.space
         return mine and low < self.addresses.stop and high > self.addresses.start
 
 
 class Contents:
-    """Bytes of every address space. Addresses wrap at the end of the space.
+    """Bytes of every address space. Addresses wrap at the end of a space (2^`VA_BITS` bytes). Bytes
+    that were never written are random.
 
     Members
     -------
     failing : addresses at which accesses fail; may be replaced at any time.
-    pages : pages that have been written, by space and number.
+    pages : pages that have been written, by space and page number.
     """
 
     def __init__(self) -> None:
@@ -54,7 +56,7 @@ class Contents:
         self.pages: dict[tuple[Space, int], bytearray] = {}
 
     def page(self, space: Space, page: int) -> bytes | bytearray:
-        """Current contents of a page."""
+        """Current contents of a page, given by its number."""
         return self.pages.get((space, page)) or _fresh(space, page)
 
     def read(self, space: Space, address: int, size: int) -> bytes:
@@ -78,7 +80,8 @@ class Contents:
             done += len(part)
 
     def store(self, space: Space, address: int, word: dict[str, Any], size: int) -> None:
-        """Write the bytes of a beat (`write_beat`) of `size` bytes that its strobe selects."""
+        """Write one beat at `address`. `word` : a `write_beat`; only the bytes that its strobe
+        selects are written. `size` : bytes of the beat."""
         lanes, strobe = word["data"].to_bytes(size, "little"), word["strobe"]
         if strobe == (1 << size) - 1:
             self.write(space, address, lanes)
@@ -88,8 +91,8 @@ class Contents:
                 self.write(space, address + lane, lanes[lane : lane + 1])
 
     def status(self, space: Space, low: int, high: int, *, write: bool) -> MemoryStatus:
-        """Status of an access from `low` to `high` (exclusive): the highest of all failing
-        addresses hit."""
+        """Status of an access to the addresses from `low` to `high` (exclusive): OK, or the highest
+        status among the entries of `failing` that it touches."""
         hits = [
             one.status for one in self.failing if one.write == write and one.hits(space, low, high)
         ]

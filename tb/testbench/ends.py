@@ -1,4 +1,4 @@
-"""The testbench's ends of ready/valid streams."""
+"""Sink and source: the testbench's side of ready/valid streams."""
 
 from collections import deque
 from collections.abc import Callable
@@ -18,14 +18,14 @@ def always() -> bool:
 
 
 class Sink(Participant):
-    """Takes payloads from the design. Checks that an offer is held until it is taken, unless it may
-    be withdrawn.
+    """Takes payloads from the design. With `held`, asserts that `valid` and the payload do not
+    change until the payload is taken.
 
     Members
     -------
-    pace : decides in each cycle on `ready`; may be replaced at any time.
-    taken : (cycle, payload) of all transfers; a test may remove them.
-    offered : whether there was an offer in the cycle that has ended.
+    pace : gives `ready` in each cycle; may be replaced at any time.
+    taken : (cycle, payload) of all transfers; a test may remove entries.
+    offered : whether `valid` was 1 in the cycle that has ended.
     open : whether `ready` was 1 in that cycle.
     """
 
@@ -38,8 +38,8 @@ class Sink(Participant):
         *,
         held: bool = True,
     ) -> None:
-        """`stream` : name of an output of the design. `then` : called with each payload at its
-        transfer. `held` : whether an offer must be held."""
+        """`stream` : name of an output stream of the design. `then` : called with each payload at
+        its transfer. `held` : false if the design may withdraw or change an offer."""
         self.pace, self._then, self._name, self._held = pace, then, stream, held
         self._valid, self._ready, self._payload = (
             tb.ports[f"{stream}__{part}"] for part in ("valid", "ready", "payload")
@@ -83,8 +83,8 @@ class Source(Participant):
         pace: Pace = always,
         then: Callable[[Any], None] | None = None,
     ) -> None:
-        """`stream` : name of an input of the design. `then` : called with each payload at its
-        transfer."""
+        """`stream` : name of an input stream of the design. `then` : called with each payload at
+        its transfer."""
         self.pace, self._then, self._tb = pace, then, tb
         self._valid, self._ready, self._payload = (
             tb.ports[f"{stream}__{part}"] for part in ("valid", "ready", "payload")
@@ -99,8 +99,8 @@ class Source(Participant):
         return len(self._queue) + (self._shown is not None)
 
     def put(self, payload: Any, delay: int = 0) -> None:
-        """Queue a payload, or a function that returns it, which is called at the beginning of its
-        offer. `delay` : the offer begins this many cycles after the current one at the earliest."""
+        """Queue a payload. A function in its place is called when the offer begins, and returns the
+        payload. `delay` : minimum number of cycles from the current cycle to the offer."""
         self._queue.append((self._tb.cycle + delay, payload))
 
     def drive(self, cycle: int) -> None:

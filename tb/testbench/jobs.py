@@ -29,6 +29,7 @@ class Job:
 
     Members
     -------
+    grid, block : blocks of the grid, threads of a block, in x, y, z.
     values : values of the kernel's parameters.
     arrays : words in memory before the launch, by address.
     results : words in memory after it, by address.
@@ -51,14 +52,15 @@ class Job:
         return -(-threads * self.kernel.shared_per_thread // 1024) * 1024
 
     def memory(self) -> dict[int, bytes]:
-        """Memory contents, by address."""
+        """Memory contents before the launch, by address: program, arguments and arrays, and zeros
+        in place of results."""
         content = {va: words.astype(np.uint32).tobytes() for va, words in self.arrays.items()}
         empty = {va: bytes(words.nbytes) for va, words in self.results.items() if va not in content}
         arguments = self.kernel.arguments(**self.values)
         return {PROGRAM: self.kernel.program, ARGUMENTS: arguments, **content, **empty}
 
     def launch(self) -> dict[str, Any]:
-        """The launch, as arguments of the interpreter."""
+        """The launch, as arguments of `tb.models.isa.Launch` without `memory`."""
         return {
             "program": PROGRAM,
             "constants": ARGUMENTS,
@@ -76,7 +78,8 @@ def _words(numbers: np.random.Generator, *shape: int) -> np.ndarray:
 
 
 def vectors(count: int, grid: int, block: int) -> list[Job]:
-    """Vector addition, saxpy and others on `count` words, with `grid` blocks of `block` threads."""
+    """Vector addition, saxpy and sums per block, on `count` words, with `grid` blocks of `block`
+    threads."""
     numbers = np.random.default_rng(count)
     a, b = _words(numbers, count), _words(numbers, count)
     size, shape = (grid, 1, 1), (block, 1, 1)

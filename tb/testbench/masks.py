@@ -1,4 +1,4 @@
-"""Sets of numbers as words with a bit for each, such as ports with a bit per channel."""
+"""Sets of numbers as bit masks, such as the value of a port with one bit per channel."""
 
 from collections.abc import Iterable
 
@@ -6,7 +6,7 @@ __all__ = ["mask", "members"]
 
 
 def mask(numbers: Iterable[int]) -> int:
-    """The word in which the bits with these numbers are 1."""
+    """Word in which the bits with these numbers are 1, and all others 0."""
     return sum(1 << number for number in {*numbers})
 
 

@@ -11,8 +11,8 @@ __all__ = ["Port"]
 
 
 class Port:
-    """Drives or samples a port. Must be the port's only driver, as it does not drive an unchanged
-    value again."""
+    """Drives or samples a port. Nothing else may drive the port, as `set` does not repeat an
+    unchanged value."""
 
     def __init__(self, handle: Any, name: str, shape: ShapeLike) -> None:
         """`handle` : the signal in the simulator. `name` : for messages."""
@@ -44,10 +44,10 @@ class Port:
         return self.record.unpack(bits) if isinstance(bits, int) else self.record.unpack_text(bits)
 
     def bits(self) -> int | str:
-        """The current bits; as text if some are undefined.
+        """The current bits as a number; as text, highest first, if some are undefined.
 
-        Raises `AssertionError` if a port of one bit, or the field `valid`, is undefined: a test
-        would take it as 0.
+        Raises `AssertionError` if the port has one bit, or a field `valid`, and that bit is
+        undefined: a test would take it as 0.
         """
         text = self._read()
         if text == self._text:

@@ -15,11 +15,11 @@ _FIELDS = *_MAPPING, Sequence
 
 
 class Record:
-    """Values of a shape, and their bits.
+    """Converts values of a shape to bits, and bits to values.
 
-    The value of a layout is a dictionary, that of an array layout a list, that of an enumeration
-    its member, and any other value is an integer. A number that is no member of its enumeration
-    remains an integer. A field with undefined bits is None.
+    A layout has a dictionary as its value, an array layout a list, an enumeration one of its
+    members, and any other shape an integer. A number that is no member of its enumeration remains
+    an integer. A field with undefined bits is None.
 
         record = Record(data.StructLayout({"valid": 1, "channel": 3}))
         record.pack({"valid": 1, "channel": 5})  # 11
@@ -46,7 +46,8 @@ class Record:
             self._largest = (1 << self.width) - 1
 
     def pack(self, value: Any) -> int:
-        """Bits of a value. Fields that are not named are 0; a number stands for its bits.
+        """Bits of a value. Fields missing in a dictionary are 0. For any shape, a number is taken
+        as the bits themselves.
 
         Raises `KeyError` for an unknown field, `AssertionError` for a value that does not fit.
         """
@@ -71,8 +72,9 @@ class Record:
         return word
 
     def replaced(self, word: int, **fields: Any) -> int:
-        """Bits of a layout with the given fields replaced. The others may hold any bits, also those
-        that are no member of their enumeration."""
+        """`word`, bits of a layout, with the given fields replaced. The other fields may hold any
+        bits, also those that are no member of their enumeration. Raises the same errors as
+        `pack`."""
         for name, value in fields.items():
             offset, field = self.fields[name]
             word &= ~((1 << field.width) - 1 << offset)
@@ -80,7 +82,7 @@ class Record:
         return word
 
     def unpack(self, word: int) -> Any:
-        """Value of bits."""
+        """Value that corresponds to the bits `word`."""
         return self._compiled(word)
 
     @cached_property
@@ -110,7 +112,8 @@ class Record:
         return number
 
     def unpack_text(self, bits: str) -> Any:
-        """Value of binary digits, highest first, some of which are undefined ("X")."""
+        """Value of binary digits, highest first. Digits other than 0 and 1 are undefined; fields
+        that contain them are None."""
         if self.fields:
             end = len(bits)
             values = {

@@ -13,8 +13,8 @@ _clocks: dict[Any, Task[None]] = {}
 
 
 async def reset(dut: Any) -> None:
-    """Start a clock of 10 ns, unless the test has done so already, and hold the reset for three
-    cycles. The caller must have driven all inputs."""
+    """Start a clock with a period of 10 ns, unless the test has called this before, and hold the
+    reset for three cycles. The caller must have driven all inputs."""
     dut.rst.value = 1
     if dut.clk not in _clocks or _clocks[dut.clk].done():
         _clocks[dut.clk] = Clock(dut.clk, 10, unit="ns").start(start_high=False)

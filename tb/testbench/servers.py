@@ -13,7 +13,7 @@ from signalbox.tb.testbench.ends import Pace, Sink, Source, always
 __all__ = ["BURST_BEATS", "Burst", "Latency", "ReadServer", "WriteServer"]
 
 BURST_BEATS = 16
-"""Writes are cut at multiples of this; a read may have one more beat."""
+"""Maximum beats of a write burst; a read burst may have one more."""
 
 Latency = Callable[[], int]
 """Gives the cycles from a request to its answer, at least 1."""
@@ -21,7 +21,16 @@ Latency = Callable[[], int]
 
 @dataclass
 class Burst:
-    """A requested burst, and its status so far. `request` has all fields of the request."""
+    """A requested burst.
+
+    Members
+    -------
+    cycle : cycle of the request.
+    va : first byte's virtual address; physical if the request says so.
+    beats : number of beats.
+    request : all fields of the request.
+    status : of reads, status of the burst; of writes, OK until the response is offered.
+    """
 
     cycle: int
     space: Space
@@ -32,11 +41,13 @@ class Burst:
 
 
 class _Server:
-    """Common part of both directions: requests and their rules.
+    """Common part of both directions: takes requests, and asserts that no burst crosses 4 KiB or
+    has more than `limit` beats.
 
     Members
     -------
     bursts : all bursts requested so far.
+    bytes : bytes per beat.
     latency : may be replaced at any time.
     """
 
@@ -56,7 +67,7 @@ class _Server:
         self.bursts: list[Burst] = []
 
     def base(self, burst: Burst) -> int:
-        """Address of the first beat."""
+        """Address of the first beat, a multiple of `bytes`."""
         return burst.va // self.bytes * self.bytes
 
     def _admit(self, request: dict[str, Any]) -> None:
@@ -74,8 +85,9 @@ class _Server:
 
 
 class ReadServer(_Server):
-    """Answers reads in order, `latency()` cycles after the request at the earliest. Failing beats
-    have wrong data; a burst that faults has a single beat.
+    """Answers reads in order, `latency()` cycles after the request at the earliest. Beats with an
+    error have inverted data. A burst that faults is answered with a single beat. The contents are
+    read when a beat is first offered.
 
     Members
     -------
@@ -92,7 +104,8 @@ class ReadServer(_Server):
         port: str = "read",
         limit: int = BURST_BEATS + 1,
     ) -> None:
-        """`limit` : longest burst, in beats."""
+        """`pace` : of requests and of beats. `port` : name of the port. `limit` : longest burst, in
+        beats."""
         super().__init__(tb, port, contents, pace, latency, limit)
         self.beat = Source(tb, f"{port}__beat", pace)
 
@@ -119,11 +132,13 @@ class ReadServer(_Server):
 
 
 class WriteServer(_Server, Participant):
-    """Takes write bursts. Their bytes become visible with the response, `latency()` cycles after
-    the last beat at the earliest.
+    """Takes write bursts. Their bytes are written to the contents when the response is first
+    offered, `latency()` cycles after the last beat at the earliest. A burst with an error writes
+    nothing.
 
-    Checks that the beats of an accepted request come without gaps. With `early`, beats may be
-    offered before their request, but are not accepted earlier.
+    Asserts that the beats of accepted requests are offered without gaps, from the second cycle
+    after a request on, and that `last` marks the last beat of a burst. With `early`, the design may
+    offer beats before their request; they are accepted after it.
 
     Members
     -------
@@ -142,7 +157,8 @@ class WriteServer(_Server, Participant):
         early: bool = False,
         limit: int = BURST_BEATS,
     ) -> None:
-        """`limit` : longest burst, in beats."""
+        """`pace` : of requests, beats and responses. `port` : name of the port. `limit` : longest
+        burst, in beats."""
         self._open: deque[Burst] = deque()
         self._beats: list[dict[str, Any]] = []
         self.pending = 0

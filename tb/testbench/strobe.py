@@ -1,4 +1,4 @@
-"""An input with a `valid` field: an event of one cycle."""
+"""Driver of an input with a `valid` field: events of one cycle each."""
 
 from typing import Any
 
@@ -19,7 +19,8 @@ class Strobe(Participant):
         tb.join(self)
 
     def send(self, **fields: Any) -> None:
-        """An event in the cycle that begins."""
+        """Send an event in the cycle that begins. Fields that are not named are 0. Raises
+        `AssertionError` for a second event in a cycle."""
         assert self._event is None, "two events in one cycle"
         self._event = {**fields, "valid": 1}
 

@@ -49,9 +49,15 @@ _MODULE = re.compile(r"^module ")
 
 @dataclass(frozen=True, order=True)
 class Point:
-    """A coverage point, identical in every build. `kind` is "toggle" for a bit and its direction,
-    or "line" or "branch" for a line; `what` then has the line's offset from the start of its
-    module, and its text."""
+    """A coverage point. It is identical in every build, so that counts can be added up.
+
+    Members
+    -------
+    module : module in the exported Verilog.
+    kind : "toggle", "line" or "branch".
+    what : for "toggle", the bit and its direction; for the others, the line's offset from the start
+        of its module, and its text.
+    """
 
     module: str
     kind: str
@@ -60,7 +66,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Points that need not be reached: shell patterns, and the reason."""
+    """Points that need not be reached. `module`, `what` : shell patterns."""
 
     module: str
     what: str
@@ -93,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def points(file: Path) -> Counter[Point]:
-    """Counts of one run, for modules of the design only."""
+    """Counts of one run, read from its coverage file. Points outside the design are left out."""
     counts: Counter[Point] = Counter()
     with file.open(encoding="utf-8") as records:
         for line in records:

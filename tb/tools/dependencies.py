@@ -1,6 +1,6 @@
 """Everything that determines the results of a test file, except the seed.
 
-Comments and docstrings are not part of it: changing them leaves results valid.
+Comments and docstrings do not count: after a change of them, results are still valid.
 """
 
 import ast
@@ -42,7 +42,7 @@ def _tree(text: bytes) -> ast.Module:
 
 
 def _is_text(statement: ast.stmt) -> bool:
-    """A docstring, or the text below a constant or a member."""
+    """Whether a statement is a docstring, or the text below a constant or a member."""
     return (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Constant)
@@ -68,9 +68,12 @@ def digest(test: Path) -> str:
 
 @cache
 def files(test: Path) -> frozenset[Path]:
-    """Python files of the project on which a test file depends: modules that it and `conftest.py`
-    import or name in strings, and, recursively, modules that these import or name. The start of a
-    name, as in f"signalbox.tb.units.copy.{name}", stands for all modules of the folder."""
+    """Python files of the project on which a test file depends.
+
+    These are the modules that the test file and `tb/conftest.py` import or name in strings, and,
+    recursively, the modules that these import or name. The start of a name stands for all modules
+    that it may name: f"signalbox.tb.units.copy.{name}" for all modules of the folder.
+    """
     found: set[Path] = set()
     waiting = [test, ROOT / "tb" / "conftest.py"]
     while waiting:
@@ -83,7 +86,7 @@ def files(test: Path) -> frozenset[Path]:
 
 @cache
 def _named(file: Path) -> frozenset[Path]:
-    """Files of the modules that a file names."""
+    """Files of the modules that a file imports or names."""
     names = {name for node in ast.walk(_tree(file.read_bytes())) for name in _names(node)}
     return frozenset(one for name in names for one in _module(name))
 
@@ -98,8 +101,8 @@ def _names(node: ast.AST) -> Iterator[str]:
 
 
 def _module(name: str) -> Iterator[Path]:
-    """Files that run when a module of the project, or a member of a module, is imported; for the
-    start of a name, the files of all modules that it may name."""
+    """Files that run when `name`, a module of the project or a member of a module, is imported. For
+    the start of a name, the files of all modules that it may name."""
     package, *parts = name.split(".")
     folder = ROOT
     for part in parts if package == "signalbox" else ():

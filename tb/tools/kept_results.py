@@ -5,11 +5,15 @@
 FILE has a line for each test that passed: its name, the digest of everything that its results
 depend on (`tb.tools.dependencies`), its seed and the results of its cocotb tests. If a line has the
 present digest and seed, the test is reported as passed, with these results and the property `kept`,
-which contains the seed. FILES is a JSON object with test files and digests: if a file has the
-present digest, its tests are reported as passed, too, without results of cocotb tests; the caller
-answers for the seed. Without `SIGNALBOX_SEED`, each run has another seed, so all tests run.
-Tests in `tb/tools` read all files of the project, and tests in `examples` import modules from
-outside it, so these always run. With `SIGNALBOX_AGAIN=1`, all tests run.
+which contains the seed.
+
+FILES is a JSON object with the digest of each test file of which all tests have passed. If a digest
+is the present one, the tests of the file are reported as passed, too, without results of cocotb
+tests. The seed is not compared: the caller must give a FILES of the present seed.
+
+Some tests always run. Without `SIGNALBOX_SEED`, each run has another seed, so all tests run. Tests
+in `tb/tools` read all files of the project, and tests in `examples` import modules from outside it.
+With `SIGNALBOX_AGAIN=1`, all tests run.
 """
 
 import json
@@ -28,16 +32,16 @@ from signalbox.tb.tools.dependencies import digest
 __all__ = ["AGAIN", "KEPT", "KeptResults", "passed_files"]
 
 AGAIN = "SIGNALBOX_AGAIN"
-"""Environment variable: 1 to repeat tests whose results are kept."""
+"""Environment variable: 1 to repeat tests although their results are kept."""
 
 KEPT = "kept"
-"""Name of the property in the JUnit file."""
+"""Name of the JUnit property of a test that was not repeated."""
 
 _DIGEST = "digest"
-"""Name of the property with the digest of a test."""
+"""Name of the JUnit property with the digest of a test."""
 
 _SEED = "seed"
-"""Name of the property with the seed of a test that was not kept."""
+"""Name of the JUnit property with the seed of a test that ran."""
 
 _OPTION = "--keep-results"
 _FILES = "--keep-files"
@@ -67,7 +71,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def passed_files(junit: Path) -> dict[str, str]:
-    """Digest of each file in a JUnit file whose tests have all passed."""
+    """Test files in a JUnit file of which all tests have passed, with their digests."""
     digests: dict[str, str] = {}
     other: set[str] = set()
     for case in ElementTree.parse(junit).iter("testcase"):
@@ -81,7 +85,7 @@ def passed_files(junit: Path) -> dict[str, str]:
 
 class KeptResults:
     """Skips tests that are known to pass, and remembers tests that pass. `writes` : whether this
-    process writes the file; only one process of pytest-xdist does."""
+    process writes `file`: of several processes of pytest-xdist, only one does."""
 
     def __init__(self, file: Path, files: Mapping[str, str], *, writes: bool) -> None:
         self._file, self._files, self._writes = file, files, writes
@@ -94,8 +98,8 @@ class KeptResults:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None]:
-        """After other plugins have selected tests: known tests only report their results; the
-        others get the digest of the code about to be tested."""
+        """After other plugins have selected the tests, make known tests report their results only,
+        and give the other tests the digest of the code about to be tested."""
         yield
         for item in items:
             now, seed = _digest(item.nodeid), _seed(item)
@@ -131,7 +135,8 @@ def _digest(test: str) -> str | None:
 
 
 def _seed(item: pytest.Item) -> str:
-    """Seed of a test's random numbers, also with `--seeds`; "" if each run has another."""
+    """Seed of a test's random numbers, with `--seeds` that of the repetition; "" if each run has
+    another."""
     call = getattr(item, "callspec", None)
     seed = os.environ.get("SIGNALBOX_SEED", "")
     return str(call.params.get("chosen_seed", seed) if call else seed)

@@ -71,7 +71,8 @@ _ROOMS = {
     **{name: tuple(f"tb/units/{one}" for one in rooms) for name, rooms in _UNITS.items()},
     "machine": ("tb/machine",),
 }
-"""Folders whose tests make a part for each simulator; the others make one part together."""
+"""Folders of tests, by part. Each simulator has a part for each of these, and one part for all
+other folders."""
 
 _SIMULATED = "{} and not test_runner"
 """Filter for pytest's `-k`: the tests that use a seed, on one simulator."""
@@ -84,10 +85,10 @@ class Part:
     Members
     -------
     about : one sentence for the page.
-    commands : returns the commands for a seed.
+    commands : function that returns the commands for a seed.
     limit : seconds for all commands together.
     later : offset of the part's seed from the seed of the run.
-    pages : whether its result also depends on the pages.
+    pages : whether the result of the part also depends on the pages.
     """
 
     about: str
@@ -107,7 +108,7 @@ def _pytest(part: str, *arguments: str, tests: Sequence[str] = ("examples", "tb"
 
 
 def _files_before(part: str) -> Path:
-    """Test files that passed in this part before, with their digests."""
+    """File with the test files that passed in this part before, and their digests."""
     return FOLDER / f"{part}.files"
 
 
@@ -123,8 +124,8 @@ _EVERY_SIZE = ("--dist", "worksteal", "-m", "not (bench or soak)", "--ignore", _
 
 
 def _sizes(simulator: str, chosen: str) -> dict[str, Part]:
-    """Every size on one simulator, a part for each of the `_ROOMS`, and one for the others.
-    `chosen` : filter for pytest's `-k`."""
+    """Parts that run the tests of every size on one simulator: one for each of the `_ROOMS`, and
+    one for all other folders. `chosen` : filter for pytest's `-k`."""
     prefix = simulator.lower()
 
     def part(room: str, about: str, tests: Sequence[str], *ignored: str) -> Part:
@@ -138,7 +139,7 @@ def _sizes(simulator: str, chosen: str) -> dict[str, Part]:
 
 
 def _mutants(number: int) -> Part:
-    """A share of a sample of mutants."""
+    """Part that runs a share of a sample of mutants."""
     share = f"{number}/{MUTANT_PARTS}"
     options = ("--sample", str(MUTANTS), "--share", share, "--proofs", "hw", "driver", "--seed")
     about = f"a sample of {MUTANTS} mutants is killed, {number} of {MUTANT_PARTS}"
@@ -146,14 +147,14 @@ def _mutants(number: int) -> Part:
 
 
 def _seeds(number: int) -> Part:
-    """The simulating tests of `make test`, with further seeds."""
+    """Part that runs the simulating tests of `make test` on Verilator, with further seeds."""
     about = f"{SEEDS} further seeds on Verilator"
     name, first = f"seeds_{number}", number * SEEDS
     return Part(about, lambda _: [_repeated(name, "verilator", SEEDS)], later=first)
 
 
 def _icarus_seeds(name: str) -> Part:
-    """The tests of `make test` on Icarus, with further seeds: those after the seeds on
+    """Part that runs the tests of `make test` on Icarus, with the seeds after those on
     Verilator."""
     about, later = f"{ICARUS_SEEDS} further seeds on Icarus", (SEED_PARTS + 1) * SEEDS
     return Part(about, lambda _: [_repeated(name, "icarus", ICARUS_SEEDS)], later=later)
@@ -196,11 +197,11 @@ PARTS = {
         lambda _: [_pytest("bench", "-m", "bench", "--dist", "loadfile")],
     ),
 }
-"""Parts in the order in which they run: parts that fail soonest come first."""
+"""Parts, in the order in which they run: those that fail soonest come first."""
 
 _SIMULATORS = [name for name in PARTS if name.startswith(("verilator", "icarus"))]
 _SHOWING = (*_SIMULATORS, "soak", "exports", "bench", "proofs")
-"""Parts whose results show the requirements of the plan."""
+"""Parts with results that show the requirements of the plan."""
 
 
 def run(
@@ -212,8 +213,8 @@ def run(
     before: Outcome | None = None,
     again: bool = False,
 ) -> Outcome:
-    """Run a part, with its output in `<name>.log`. `before` : its last known result, of any commit.
-    `again` : repeat tests whose results are known."""
+    """Run a part, with its output in `<name>.log`. `before` : last known result of the part, of any
+    commit. `again` : repeat tests although their results are known."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     for old in (*FOLDER.glob(f"{name}.*"), _junit(name)):
         old.unlink(missing_ok=True)

@@ -39,7 +39,8 @@ _PAGES = (
     ":!CONTRIBUTING.md",
     ":!LICENSE",
 )
-"""Files that affect no result, except of parts that read the pages."""
+"""Pathspecs that leave out files without an effect on results, except of parts that read the
+pages."""
 
 
 @dataclass(frozen=True)
@@ -48,10 +49,11 @@ class Outcome:
 
     Members
     -------
-    part, commit, seed, passed, seconds : what ran, and how it ended.
+    part, commit, seed : name of the part, hash of the commit, seed of the part.
+    passed, seconds : whether it passed, and its duration.
     counts : summary of its tests, as text.
     tests : whether each test and proof of the verification plan that ran has passed.
-    files : test files whose tests in this part have all passed, with the digests of their code
+    files : test files of which all tests in this part have passed, with the digests of their code
         (`kept_results`).
     """
 
@@ -77,8 +79,9 @@ def _write(outcome: Outcome, folder: Path) -> None:
 
 
 def known(parts: Iterable[str], counts: Callable[[Outcome], bool]) -> dict[str, Outcome]:
-    """The last result of each part that has one, here or recorded. A result that applies to the
-    present sources is preferred. `counts` : whether a result applies to them."""
+    """A result of each part that has one, kept here or recorded. If there are both, the result here
+    is preferred, unless only the recorded one applies to the present sources. `counts` : whether a
+    result applies to them."""
     found: dict[str, Outcome] = {}
     for part, folder in product(parts, (FOLDER, RECORDED)):
         file = folder / f"{part}.json"
@@ -90,24 +93,24 @@ def known(parts: Iterable[str], counts: Callable[[Outcome], bool]) -> dict[str, 
 
 
 def record(outcomes: Iterable[Outcome], text: str) -> None:
-    """Write results of commits, and the page, to `docs/`, to be committed."""
+    """Write results and the page to `docs/`, to be committed. `text` : the page."""
     for outcome in outcomes:
         _write(outcome, RECORDED)
     PAGE.write_text(text)
 
 
 def present_commit() -> str:
-    """Hash of the commit, with "+" if there are uncommitted changes besides recorded results; or a
-    text for no repository."""
+    """Hash of the present commit, with "+" if there are uncommitted changes other than recorded
+    results; "unknown+" without a repository."""
     changes = _git("status", "--porcelain", "--", ".", *_apart())
     head = _git("rev-parse", "HEAD")
     return head + "+" * bool(changes) if head else "unknown+"
 
 
 def same_sources(one: str, other: str, *, pages: bool = False) -> bool:
-    """Whether two commits differ in nothing that can change a result: only in pages, comments and
-    docstrings, or, with `pages`, not at all. A tree with uncommitted changes is the same as no
-    commit."""
+    """Whether two commits differ in nothing that can change a result. They may differ in pages,
+    comments and docstrings, or, with `pages`, in recorded results only. A commit with "+", that is,
+    with uncommitted changes, equals no commit."""
     if "+" in one + other:
         return False
     if one == other:
@@ -157,7 +160,7 @@ def page(
     outcomes : known results, of any commit.
     missing : parts that have not run on the sources of this commit.
     abouts : description of each part.
-    showing : parts whose results show the requirements of the plan.
+    showing : parts with results that show the requirements of the plan.
     """
     rows = [
         [
@@ -208,7 +211,7 @@ def _plan_lines(
 
 
 def plan_problems(passed: dict[str, bool]) -> list[str]:
-    """Problems of the plan, and requirements and tests that these results do not show."""
+    """Problems of the plan; requirements and tests not shown by these results."""
     whole = plan.load()
     return plan.check(whole.entries) + plan.check_ran(whole, passed, nightly=True)
 

@@ -106,8 +106,8 @@ def _problems(entry: Entry, root: Path) -> Iterator[str]:
 
 @cache
 def _names(file: Path, kind: str) -> frozenset[str]:
-    """Names in `file` that count as `kind`. Functions that no test runner would run do not
-    count."""
+    """Names in `file` that count as `kind` ("test", "proof" or "bench"). A function that no test
+    runner runs is not a test."""
     body = ast.parse(file.read_text()).body
     if kind == "proof":
         return frozenset(node.name for node in body if isinstance(node, ast.ClassDef))
@@ -149,8 +149,8 @@ def check_ran(plan: Plan, passed: dict[str, bool], *, nightly: bool = False) -> 
 
 
 def results(files: Iterable[Path]) -> dict[str, bool]:
-    """Whether each test and proof in JUnit files passed, with all its parameters together. A test
-    that was always skipped is left out.
+    """Whether each test and proof in JUnit files passed: with all its parameters, in all files. A
+    test that was always skipped is left out.
 
     A failed cocotb test within a passed pytest test counts as passed: its failure was expected.
     """
@@ -163,7 +163,8 @@ def results(files: Iterable[Path]) -> dict[str, bool]:
 
 
 def _outcomes(case: ElementTree.Element) -> Iterator[tuple[str, bool]]:
-    """Names and results of a test and of its cocotb tests."""
+    """(name, whether it passed) of a pytest test and of its cocotb tests; none if it was
+    skipped."""
     if case.find("skipped") is not None:
         return
     good = case.find("failure") is None and case.find("error") is None

@@ -26,7 +26,7 @@ Edge = tuple[str, str]
 
 
 def layers(package: str) -> list[list[str]]:
-    """Rooms of a package from the top layer down, as listed in the contract."""
+    """Layers of a package from the top down, each a list of rooms, as in pyproject.toml."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     contracts = settings["tool"]["importlinter"]["contracts"]
     (mine,) = (one for one in contracts if one.get("containers") == [f"signalbox.{package}"])
@@ -34,7 +34,8 @@ def layers(package: str) -> list[list[str]]:
 
 
 def arrows(package: str, rooms: Sequence[str]) -> set[Edge]:
-    """Imports between rooms, without those that other imports imply."""
+    """Imports between rooms, without those implied by others: if a imports b, and b imports c, then
+    a to c is left out."""
     import grimp  # an extra
 
     graph = grimp.build_graph("signalbox", cache_dir=None)

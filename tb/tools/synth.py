@@ -102,17 +102,19 @@ def _fabric(config: Config) -> MemoryFabric:
 
 
 def _saving(config: Config) -> Config:
-    """The same machine, which saves stopped blocks: room for all blocks of two contexts."""
+    """The same machine with preemption of blocks, and with save places for all blocks of two
+    contexts."""
     return replace(config, save_places=2 * config.sms * config.sm_blocks)
 
 
 def _nested(config: Config) -> Config:
-    """The same machine, which also has nested launches, of 256 kernels."""
+    """The machine of `_saving` with nested launches, and a tree of 256 kernels."""
     return replace(_saving(config), nested_kernels=256)
 
 
 def _without(unit: wiring.Component, *inner: str) -> Any:
-    """The interface of `unit` without the ports `inner`."""
+    """Interface of `unit` without the ports `inner`: an object with the other ports and their
+    signature."""
     members = {name: one for name, one in unit.signature.members.items() if name not in inner}
     ports = {name: getattr(unit, name) for name in members}
     return SimpleNamespace(signature=wiring.Signature(members), **ports)
@@ -192,9 +194,9 @@ UNITS: Mapping[str, Callable[[Config], wiring.Component]] = {
     "top": Signalbox,
 }
 """Units to synthesise. `host.pipeline` includes the decoder and the execution of methods. `mmu` is
-the whole of virtual memory; the other `mmu` entries are its parts, `mmu.l1` one of several. Units
-with `-saving` stop blocks and save them. Those with `-nested`, and `nested` with its parts, also
-launch kernels from kernels."""
+all of virtual memory; the other `mmu` entries are parts of it, and `mmu.l1` is one of several equal
+parts. Units with `-saving` stop and save blocks. Units with `-nested`, and `nested` and its parts,
+also have nested launches."""
 
 _TARGET_MHZ = 160  # minimum target of the placer, somewhat above the budget
 _SEED = 1
@@ -302,8 +304,8 @@ def _path(paths: list[dict]) -> str:
 
 
 def _run(folder: Path, program: str, *arguments: str) -> str:
-    """Run a tool from this Python's program folder, or else from `PATH`, in `folder`. Returns its
-    output."""
+    """Run a tool in `folder`, from the program folder of this Python or, if it is not there, from
+    `PATH`. Returns its output. Raises `RuntimeError` if the tool is missing or fails."""
     places = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
     found = shutil.which(program, path=places)
     if found is None:

@@ -109,8 +109,8 @@ def test_kept(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, jobs: 
 
 
 def test_files_that_passed(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
-    """Tests of a file whose digest is given are not repeated until its code changes; a file counts
-    as passed if all of its tests have passed, now or before."""
+    """Tests of a file are not repeated if its digest is given, until its code changes. A file
+    counts as passed if all its tests have passed, now or before."""
     monkeypatch.setenv("SIGNALBOX_SEED", "7")
     (pytester.path / "digest").write_text("1")
     pytester.makeconftest(

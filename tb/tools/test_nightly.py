@@ -211,7 +211,8 @@ def test_files_that_passed(folder: Path, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize(("status", "known"), [(0, True), (1, True), (2, False), (-15, False)])
 def test_files_of_an_interrupted_run(folder: Path, status: int, known: bool):
-    """Files count as passed only if the run was not interrupted: else tests of them may lack."""
+    """Files count as passed only if the run was not interrupted: otherwise results of some of their
+    tests may be missing."""
     case = '<testcase classname="tb.test_a" name="test_a"><properties>'
     case += '<property name="digest" value="0123"/></properties></testcase>'
     end = f"os.kill(os.getpid(), {-status})" if status < 0 else f"os._exit({status})"

@@ -157,7 +157,7 @@ class FakeCompute:
 
     @property
     def interrupt(self) -> bool:
-        """Interrupt for broken contexts and lost tasks."""
+        """Whether there is an interrupt for a broken context or a lost task."""
         return bool(self.words["CONTEXT_BROKEN"] or self.words["TASK_STATUS"] & LOST)
 
     def state(self) -> int:
@@ -178,7 +178,7 @@ class FakeCompute:
             self._kill(value & 3, value >> 4 & 15, value >> 16)
 
     def _kill(self, scope: int, context: int, asid: int) -> None:
-        """End the named tasks at once."""
+        """End the tasks in `scope` at once."""
         va = self.words["TASK_KILL_RECORD"] << 8
         for task in [*self.running]:
             named = (task.asid == asid, task.context == context)[scope == IN_CONTEXT]

@@ -35,15 +35,20 @@ REPORT_A, REPORT_B, REPORT_C, REPORT_D = 0x1B00, 0x1B04, 0x1B08, 0x1B0C
 NOTHING, LAUNCHES = {0, 1, 8}, {2, 3, 9, 10}
 RELEASE, REDUCTION = 1, 6
 REDUCTIONS = (5, 0, 1, 6, 7, 3, 4, 2)
-"""The host's number of each reduction, by its number in a record."""
+"""Number of each reduction in methods of the host, by its number in a task record."""
 
 
 @dataclass
 class _State:
-    """State of a channel: methods of its compute object; its inline transfer, whether the rest of
-    its data is dropped, and whether its last dword was refused; the place of the method that could
-    not write the inline QMD; the errors queued after the one that halts it, whether further ones
-    were lost, and whether its doorbell was rung during the halt."""
+    """State of a channel, in the order of the members:
+
+    - data of the methods of its compute object;
+    - its inline transfer, whether the rest of the transfer's data is dropped, and whether its last
+      dword was refused;
+    - the place of the method that could not write the inline QMD;
+    - errors queued after the one that halts the channel, whether further errors were lost, and
+      whether the doorbell was rung during the halt.
+    """
 
     rung: bool = False
     registers: dict[int, int] = field(default_factory=dict)
@@ -88,7 +93,8 @@ class ComputeHost(HostModel):
         self._states[index], self.over[index] = _State(), 0
 
     def doorbell(self, index: int) -> None:
-        """Read GP_PUT from USERD; during a halt, when it ends."""
+        """Ring the doorbell of a channel: GP_PUT is read from USERD, during a halt only after the
+        halt has ended."""
         self._states[index].rung = bool(self.channels[index].halted)
         super().doorbell(index)
 
@@ -243,7 +249,7 @@ class ComputeHost(HostModel):
         state.transfer, state.data, state.dropped = transfer, [], False
 
     def _load(self, channel: Channel, state: _State, dword: int) -> None:
-        """A dword of an inline transfer; the last one writes all of them."""
+        """Take a dword of an inline transfer. The last dword writes all of them to memory."""
         transfer, registers = state.transfer, state.registers
         if state.dropped:
             return

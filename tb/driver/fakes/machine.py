@@ -34,8 +34,8 @@ class FakeMachine:
     mmu, faults : registers of binds and invalidations, and of the fault buffer.
     runlist : registers and turns of the runlist.
     linger : cycles for which a channel still uses its memory after it is disabled.
-    memory : its bytes; default: `SPACE` bytes, or fewer. Any object that can be sliced like a
-        bytearray.
+    memory : bytes of memory, any object that can be sliced like a bytearray; default: `SPACE`
+        bytes, or fewer.
     idle_limit : number of consecutive polls of the interrupt line, with nothing to execute, after
         which a wait fails because it would never end.
     """
@@ -95,7 +95,7 @@ class FakeMachine:
         return self._global_word(name, offset)
 
     async def write32(self, offset: int, value: int) -> None:
-        """Write a register. Raises AssertionError where the hardware answers SLVERR."""
+        """Write a register. Raises `AssertionError` if the hardware would answer SLVERR."""
         await self.wait_cycles(4)
         block, name, index = self._where[offset]
         found = next(block_ for block_ in REGISTERS if block_.name == block)

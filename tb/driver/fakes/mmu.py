@@ -18,8 +18,9 @@ class FakeMmu:
     Members
     -------
     commands : all commands in order, including failed ones: name, ASID, further arguments.
-    latency : returns a number of turns of the event loop; called once for the time until a command
-        takes effect and once for the time until its acknowledgement.
+    latency : function that returns a number of turns of the event loop. It is called twice per
+        command: for the time until the command takes effect, and for the time until its
+        acknowledgement.
     failing : True makes commands raise instead of being acknowledged.
     """
 

@@ -1,7 +1,7 @@
 """A server of the fake machine, as a process: `python -m signalbox.tb.driver.fakes.server SOCKET`.
 
-It ends with its standard input. Then it prints the resources that it uses more or less of than
-before the first application (`kept`), and the number of applications.
+It ends at the end of its standard input. Then it prints the number of applications, and the
+difference of each resource in use from its use before the first application (`kept`).
 """
 
 import asyncio

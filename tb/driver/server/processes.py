@@ -55,7 +55,7 @@ class Running:
 
 @contextmanager
 def server(folder: Path, **settings: Any) -> Generator[Running]:
-    """A server, which at its end must use as many resources of each kind as before its first
+    """A server. At its end, it must use as many resources of each kind as before its first
     application."""
     path = folder / "server" / "socket"
     chosen = {"memory_each": 1 << 18, "system_each": 1 << 17, "launches_each": 2, **settings}
@@ -81,8 +81,8 @@ def server(folder: Path, **settings: Any) -> Generator[Running]:
 
 @contextmanager
 def rtl_server(folder: Path, options: Sequence[str]) -> Generator[Running]:
-    """`signalbox serve` with `options`, which must return all resources, or its exit status is not
-    0. Building the simulation may take minutes."""
+    """`signalbox serve` with `options`. Its exit status must be 0, which it is only if all
+    resources were returned. Building the simulation may take minutes."""
     path = folder / "server" / "socket"
     command = [sys.executable, "-m", "signalbox.tb.reports.serve", "--socket", str(path)]
     process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE, text=True)

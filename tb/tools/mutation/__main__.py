@@ -20,7 +20,7 @@ def _share(text: str) -> tuple[int, int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns 0 if every mutant was killed or is explained."""
+    """Run the command. Returns 0 if every mutant was killed or is explained."""
     parser = argparse.ArgumentParser(
         prog=program("signalbox.tb.tools.mutation"), description=__doc__
     )

@@ -31,7 +31,7 @@ NOTICED = ("killed", "time-out", "proof", "explained")
 LEFT = ("unreached", "survived")
 
 NOT_BUILT = 3
-"""Exit status of a proof whose design could not be built."""
+"""Exit status of a proof if the design could not be built."""
 
 _MAKERS = {"__init__", "__post_init__", "elaborate"}
 """Functions that build a design."""
@@ -41,7 +41,7 @@ _COMPILE = ROOT / "tb/simulation/runner.py", "_compile"
 
 
 def of(failure: pytest.ExceptionInfo[BaseException]) -> str:
-    """Fate of a mutant whose test ended with an exception."""
+    """Fate of a mutant, by the exception with which a test ended."""
     if isinstance(failure.value, BuildTookTooLong):
         return "not built"
     if isinstance(failure.value, TookTooLong):
@@ -67,21 +67,22 @@ def of_frames(called: Iterable[CodeType]) -> str:
 
 
 def _room(file: Path) -> str:
-    """`hw`, `driver` or `tb`; "" for files of others."""
+    """Folder of a file: `hw`, `driver` or `tb`; "" for other files."""
     parts = file.relative_to(ROOT).parts if file.is_relative_to(ROOT) else ("",)
     return parts[0] if parts[0] in {"hw", "driver", "tb"} else ""
 
 
 def tell(fate: str, test: str) -> None:
-    """Write the fate that the first failed test shows."""
+    """Write a fate and the test that shows it, unless an earlier test has done so."""
     file = Path(os.environ.get("SIGNALBOX_FATE", ""))
     if file.name and not file.exists():
         file.write_text(json.dumps([fate, test]))
 
 
 def told(file: Path, status: int | None) -> tuple[str, str]:
-    """Fate, and the test that shows it, of tests that ended with a status other than 0; None: they
-    were ended because they took too long together."""
+    """Fate, and the test that shows it, after a run of tests that did not pass. `file` : as written
+    by `tell`. `status` : exit status other than 0; None if the run was ended because it took too
+    long."""
     if file.exists():
         fate, test = json.loads(file.read_text())
         return fate, test

@@ -34,7 +34,7 @@ __all__ = [
 _FACTOR = 4
 _SPARE, _BUILD_SPARE, _RUN_SPARE = 15, 300, 120
 _OWN_BUILDS = 3600
-"""Further seconds for all tests of a mutant that has builds of its own."""
+"""Further seconds for a run of all tests with a mutant that has builds of its own."""
 
 _TEST, _BUILD = "seconds", "longest build"
 """Properties of a test in pytest's reports."""
@@ -59,7 +59,8 @@ class _Watch:
 
     Parameters
     ----------
-    limit : in seconds; None: none.
+    limit : in seconds; None for no limit.
+    error : exception that is raised in the main thread.
     """
 
     def __init__(self, limit: float | None, error: type[TookTooLong]) -> None:
@@ -82,19 +83,21 @@ class _Watch:
 
 
 _running: list[_Watch] = []
-"""The watch of the test, and that of a build within it. Only the last one runs."""
+"""Watch of the test, and of a build within the test, if any. Only the last watch runs."""
 
 
 @contextmanager
 def testing(limit: float | None) -> Generator[_Watch]:
-    """The block is a test. The result has its `seconds`, without those of builds."""
+    """Run the `with` block as a test, which raises `TookTooLong` after `limit` seconds. The watch
+    has the test's `seconds`, without those of builds."""
     with _watched(limit, TookTooLong) as watch:
         yield watch
 
 
 @contextmanager
 def building(limit: float | None) -> Generator[None]:
-    """The block is a build within a test."""
+    """Run the `with` block as a build within a test. It raises `BuildTookTooLong` after `limit`
+    seconds."""
     with _watched(limit, BuildTookTooLong) as watch:
         yield
     _builds.append(watch.seconds)
@@ -117,30 +120,31 @@ def _watched(limit: float | None, error: type[TookTooLong]) -> Generator[_Watch]
 
 
 def of_test(test: str) -> float | None:
-    """Limit of a test; None if its time without a mutant is unknown."""
+    """Limit of a test in seconds; None if its time without a mutant is unknown."""
     seconds = known().get(test)
     return None if seconds is None else _crowd() * (_SPARE + _FACTOR * seconds)
 
 
 def of_build() -> float:
-    """Limit of a build."""
+    """Limit of a build in seconds."""
     return _crowd() * (_BUILD_SPARE + _FACTOR * _read().get(_BUILD, 0.0))
 
 
 def of_all(seconds: Mapping[str, float], *, builds: bool) -> float:
-    """Limit of a run of all tests, which has to end even if a mutant keeps pytest itself from
-    ending. `builds` : the mutant has builds of its own."""
+    """Limit in seconds of a run of all tests, in case that a mutant keeps pytest itself from
+    ending. `seconds` : of each test without a mutant. `builds` : the mutant has builds of its
+    own."""
     return _crowd() * (_RUN_SPARE + _FACTOR * sum(seconds.values()) + _OWN_BUILDS * builds)
 
 
 def _crowd() -> float:
-    """Number of processes per processor that want to run, at least 1."""
+    """Number of running or waiting processes per processor, at least 1."""
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 def known(file: Path | None = None) -> dict[str, float]:
-    """Seconds of each test without a mutant, as far as known. `file` : default: that of the
-    environment."""
+    """Seconds of each test without a mutant, as far as known. `file` : by default, the file named
+    by `SIGNALBOX_SECONDS`."""
     return _read(file).get(_TEST, {})
 
 

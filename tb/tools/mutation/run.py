@@ -102,8 +102,8 @@ def sample(found: Sequence[Mutant], count: int, seed: int) -> list[Mutant]:
 
 
 def share(chosen: Sequence[Mutant], number: int, count: int) -> Sequence[Mutant]:
-    """Share `number`, from 1, of `count` about equal ones, in source order: so few units are in two
-    of them."""
+    """Share `number`, from 1, of `count` shares of about the same size. Shares are in source order,
+    so that few units are in two of them."""
     ends = [len(chosen) * n // count for n in (number - 1, number)]
     return chosen[slice(*ends)]
 
@@ -264,7 +264,7 @@ def report(results: Sequence[Result], seed: int) -> str:
 
 
 def _score(counts: Counter[str]) -> str:
-    """Share of the mutants that could be built."""
+    """Share of the noticed mutants among those that could be built."""
     built = counts.total() - counts["not built"]
     return f"{100 * sum(counts[fate] for fate in fates.NOTICED) // built} %" if built else "–"
 

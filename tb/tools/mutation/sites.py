@@ -208,8 +208,8 @@ class _Sites(ast.NodeTransformer):
         return self._decided(node)
 
     def _decided(self, node: ast.If | ast.IfExp) -> ast.AST:
-        """Mutate a decision in Python, if it is a plain name; comparisons etc. already have
-        mutants."""
+        """Mutate a decision in Python if its condition is a plain name. Other conditions, such as
+        comparisons, have mutants of their own."""
         plain = isinstance(node.test, ast.Name | ast.Attribute | ast.Subscript)
         self.generic_visit(node)
         if plain:
@@ -257,7 +257,8 @@ class _Sites(ast.NodeTransformer):
         return node
 
     def _assignment(self, node: ast.Call, target: ast.expr) -> None:
-        """Mutate an assignment. Combinational 0 is not dropped: what is not assigned is 0, too."""
+        """Mutate an assignment. A combinational assignment of 0 is not dropped, as a signal without
+        an assignment is 0, too."""
         zero = _whole(node.args[0]) and _number(node.args[0]) == 0
         if _whole(node.args[0]):
             node.args[0] = self._constant(node.args[0], hardware=True)
@@ -270,7 +271,8 @@ class _Sites(ast.NodeTransformer):
             node.args[0] = ast.Call(_runtime(kept), arguments, [])
 
     def _patterns(self, given: list[ast.expr]) -> ast.expr:
-        """Patterns of a case, each of which a mutant omits; without any, the case never holds."""
+        """Patterns of a case, with a mutant for each that omits it. A case without patterns never
+        holds."""
 
         def all_but(omitted: int | None) -> "_Variant":
             return lambda *a: ast.Tuple([v for n, v in enumerate(a) if n != omitted], ast.Load())
@@ -282,7 +284,8 @@ class _Sites(ast.NodeTransformer):
     # Constants that are not operands: widths, ranges, slices, initial values
 
     def _width(self, node: ast.expr) -> ast.expr:
-        """A shape, if it is known to be a number of bits or a range; others are left alone."""
+        """Mutate a shape if it is known to be a number of bits or a range. Other shapes do not
+        change."""
         if _whole(node):
             value = _number(node)
             names = [f"{value} to {value + more}" for more in (-1, 1)]
@@ -358,8 +361,8 @@ class _Sites(ast.NodeTransformer):
         return node
 
     def _other_state(self, node: ast.expr) -> ast.expr:
-        """A next state, or the one that follows it in the file; not the present one, which is as if
-        it were dropped."""
+        """A next state, with a mutant that replaces it by the state that follows it in the file.
+        The present state is passed over, as it would be the same as a dropped assignment."""
         if not isinstance(node, ast.Constant) or node.value not in self._states:
             return node
         place = self._states.index(node.value)

@@ -1,4 +1,4 @@
-"""Both versions of a place, while a changed source runs.
+"""Chooses between the original and the mutants at each place of a changed source, as it runs.
 
 The environment selects the active mutant, once per process. In hardware, the plusarg `+mutant=N` of
 the simulation selects it. 0 selects none.
@@ -43,8 +43,8 @@ endmodule
 """SystemVerilog that drives `NUMBER`."""
 
 reached: dict[str, set[int]] = {"hardware": set(), "invalid": set(), "python": set()}
-"""Mutants whose place was executed, separately for hardware and Python. "invalid": in hardware, but
-the mutant is not valid there."""
+"""Mutants of which the place was executed, in hardware and in Python. "invalid": in hardware, but
+the mutant is not valid hardware."""
 
 
 def pick(
@@ -52,7 +52,8 @@ def pick(
     operands: tuple[Any, ...],
     *variants: tuple[int, Callable[..., Any]],
 ) -> Any:
-    """`original` applied to the operands, or the active variant."""
+    """Result of `original`, or of the active one of `variants` (number, function), for these
+    operands."""
     result = original(*operands)
     hardware = isinstance(result, Value | ValueCastable)
     for number, make in variants:
@@ -68,7 +69,8 @@ def pick(
 def value(
     original: Callable[[], int], operands: tuple[()], variant: tuple[int, Callable[[], int]]
 ) -> Any:
-    """A constant in an assignment."""
+    """A constant in an assignment in hardware: that of `original`, or of `variant` if it is
+    active."""
     number, make = variant
     if BUILT:
         return pick(original, operands, variant)
@@ -77,7 +79,7 @@ def value(
 
 
 def wider(shape: ShapeLike, more: int) -> int | Shape:
-    """A shape with `more` bits than a number of bits, or than a range."""
+    """A shape with `more` additional bits. `shape` : a number of bits or a range."""
     if isinstance(shape, int):
         return shape + more
     plain = Shape.cast(shape)
@@ -85,12 +87,12 @@ def wider(shape: ShapeLike, more: int) -> int | Shape:
 
 
 def held(number: int, target: Any, given: Any) -> Any:
-    """`given`, or the current value of `target`."""
+    """`given`, or the current value of `target` if mutant `number` is active."""
     return _kept(number, given, target)
 
 
 def unassigned(number: int, target: Any, given: Any) -> Any:
-    """`given`, or the value of `target` without an assignment."""
+    """`given`, or the value of `target` without an assignment if mutant `number` is active."""
     return _kept(number, given, target.init if isinstance(target, Signal) else 0)
 
 
@@ -106,7 +108,7 @@ def _kept(number: int, given: Any, other: Any) -> Any:
 
 
 def unless(number: int, m: Module) -> Any:
-    """A block for statements that the mutant omits."""
+    """Context for statements that mutant `number` omits."""
     if BUILT:
         return m.If(number != ALIVE)
     reached["hardware"].add(number)
@@ -114,8 +116,8 @@ def unless(number: int, m: Module) -> Any:
 
 
 def _switched(number: int, original: Any, make: Callable[[], Any]) -> Any:
-    """A switch with the shape of `original`; only `original` if the variant is not valid
-    hardware."""
+    """A choice between `original` and the result of `make`, with the shape of `original`. Returns
+    only `original` if the result is not valid hardware."""
     shape, whole = original.shape(), Value.cast(original)
     try:
         mutated = Value.cast(make())
