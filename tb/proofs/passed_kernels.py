@@ -36,13 +36,14 @@ class PassedKernelsProof(Proof):
 
     name = "placement.passed_kernels"
     shows = (
-        "SMs of a kernel that was passed over are held, and some SM is not; a kernel that may have "
-        "blocks stopped waits before it is passed over, for cycles in which they can be, those "
-        "before a restart included, and no turn ends meanwhile, nor when one is passed over; all "
-        "are served again when an SM of theirs has changed, or one has found an SM after all, and "
-        "those behind have had the least turn, after the longest one, or when no SM or no kernel "
-        "is left; a restart holds none, but until then, one that was passed "
-        "over is passed over again in the cycle in which it is served"
+        "while a kernel is passed over, its SMs are held, and at least one SM is not held; a "
+        "kernel that may have blocks stopped is passed over only after it has waited for a number "
+        "of cycles in which blocks can be stopped, counted across restarts; no turn ends during "
+        "that wait, or in the cycle in which a kernel is passed over; all kernels are served "
+        "again, in a new turn: after the least turn, if an SM of a passed kernel has changed or a "
+        "passed kernel has found an SM after all; after the longest turn; or when no SM or no "
+        "kernel is left; a restart releases all SMs, but in the same turn a kernel passed over "
+        "before it is passed over again in the cycle in which it is served"
     )
     induction = 3
     cover = 24
