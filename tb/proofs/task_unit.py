@@ -28,6 +28,7 @@ CONFIG = Config(
 ROWS = CONFIG.rows
 PLACE, COUNTER, RESTORE, GET = range(4)  # values written into a record
 COUNT = 6  # bits of a count of tasks
+KNOWN = 3  # cycles for which the priority in a record is known before its check is done
 PARTS = ("slots", "lists", "metadata", "words", "stores", "queues", "oldest")
 VISIT_STATES = (
     "INSPECT",
@@ -39,8 +40,6 @@ VISIT_STATES = (
     "DROP",
     "DROPPED",
 )
-_KNOWN = 3
-"""Cycles for which the priority in a record is known before the check of the record is done."""
 TO_ROW = ("POP", "POPPED", "WORDS", "OPEN")
 QUEUE_STATES = ("ENTER", "APPEND", "UNDO", "TAKE", "DRAIN", "RECALL", "ADVANCE", "QUEUE", "ADD")
 
@@ -144,7 +143,6 @@ class TasksProof(Proof):
         asked, before = Signal(3, name="list_asked"), Signal(lists.waiting.shape(), name="before")
         answers = Cat(lists.popped.valid, lists.pushed.valid, lists.visited.valid)
         requests = [stream.valid & stream.ready for stream in (lists.pop, lists.push, lists.visit)]
-        pops = requests[0]
         adds = lists.pushed.valid & (lists.pushed.outcome == ListOutcome.DONE)
         changes = Signal(name="lists_changed")
         drops, leaves = Signal(name="list_drops"), Signal(name="list_loses")
@@ -172,11 +170,6 @@ class TasksProof(Proof):
             Assert(~(changes & self._is("IDLE", "POP")) | (self._left == 3)),
             Assert(~changes | ~self._is("POP", "JUDGE", "KILL", "DROP")),
             Assert(~(self._is("POP") | self._begins(Job.FILL)) | best.valid),
-            Assert(
-                ~((self._is("POP") | (self._is("IDLE") & (self._left <= 1))) & best.valid)
-                | lists.waiting.bit_select(best.level, 1)
-            ),
-            Assert(~pops | lists.waiting.bit_select(lists.pop.p.level, 1)),
             Assert(asked[0] == self._is("POPPED")),
             Assert(asked[1] == self._is("PUSHED")),
             Assert(~asked[0] | (count != 0)),
@@ -192,21 +185,21 @@ class TasksProof(Proof):
         before, known = Signal.like(priority, name="priority"), Signal(2, name="priority_known")
         accepted = self._dut.launched.verdict.refusal == Refusal.NONE
         checked = launches & (
-            self._is(*TO_ROW[2:], "GO") | (self._is("STORE", "STORED") & accepted)
+            self._is("GO", "WORDS", "OPEN") | (self._is("STORE", "STORED") & accepted)
         )
         begins = metadata.request.valid & metadata.request.ready
         same = (priority == before) & ~begins
-        judged = checked | (launches & self._is("CHECK") & same & (known == _KNOWN))
+        judged = checked | (launches & self._is("CHECK") & same & (known == KNOWN))
         chosen = self._is("POP") | (self._is("IDLE") & (self._left <= 1))
         settled = chosen | checked | (launches & self._is("READ", "CHECK"))
-        m.d.sync += [before.eq(priority), known.eq(Mux(same, known + (known < _KNOWN), 0))]
+        m.d.sync += [before.eq(priority), known.eq(Mux(same, known + (known < KNOWN), 0))]
         m.d.comb += [
             Assume(priority < CONFIG.levels),
-            Assume(~(launches & metadata.done) | (same & (known == _KNOWN))),
+            Assume(~(launches & metadata.done) | (same & (known == KNOWN))),
             Assume(~checked | same),
             Assert(~settled | (best.valid == lists.waiting.any())),
             Assert(~settled | ((lists.waiting >> best.level) == best.valid)),
-            Assert(~checked | ((known == _KNOWN) & (level == priority))),
+            Assert(~checked | ((known == KNOWN) & (level == priority))),
             Assert(~judged | (first == ((lists.waiting >> priority) == 0))),
             Assert(~(judged & enters) | first),
             Assert(~(launches & self._is("WORDS", "OPEN")) | ((lists.waiting >> level) == 0)),
