@@ -406,7 +406,8 @@ def _show_files(file: Path, runs: dict[str, Run], out: TextIO) -> None:
         "  Open https://ui.perfetto.dev in a browser and drop the file there (it stays on your\n"
         "  machine): channels, waits, semaphores, copy engines, kernels, blocks and warps on SMs,\n"
         "  and translation of every run, 1 ns = 1 cycle.\n"
-        "  There a copy ends when its release was answered, in the tables when it was written.",
+        "  In the timeline a copy ends when its release is answered,\n"
+        "  in the tables when it is written.",
         file=out,
     )
     for title, run in runs.items():
