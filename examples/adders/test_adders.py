@@ -5,12 +5,20 @@ from pathlib import Path
 from adder_core import AdderCore
 
 from signalbox.driver.workload.reader import load
+from signalbox.hw import export
+from signalbox.hw.sm.sm import Sm
 from signalbox.hw.top import Signalbox
 from signalbox.tb.simulation.sizes import COMPUTE
 from signalbox.tb.simulation.top import simulate_top
 from signalbox.tb.simulation.workload import machine, simulate_workload
 
 WORKLOAD = Path(__file__).with_name("adders.toml")
+
+
+def test_export():
+    """The core fits into an SM, and becomes Verilog."""
+    sm = Sm(machine(load(WORKLOAD)), AdderCore)
+    assert "module adder_sm(" in export.verilog(sm, "adder_sm")
 
 
 def test_own_core():

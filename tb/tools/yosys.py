@@ -9,7 +9,7 @@ compile its WebAssembly on the first run, which takes 100 s of processor time.
 import argparse
 import os
 import sys
-from importlib import metadata
+from importlib import import_module, metadata
 
 __all__ = ["command", "main", "version"]
 
@@ -38,8 +38,7 @@ def main() -> None:
     source.add_argument("-p", metavar="COMMANDS", help="separated by semicolons")
     source.add_argument("script", nargs="?", metavar="SCRIPT")
     options = parser.parse_args()
-    from pyosys import libyosys
-
+    libyosys = import_module("pyosys.libyosys")
     if options.l or options.q:
         log = os.open(options.l or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         os.dup2(log, sys.stdout.fileno())
