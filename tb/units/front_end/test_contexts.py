@@ -7,7 +7,7 @@ from signalbox.tb.simulation.runner import simulate
 from signalbox.tb.units.front_end.contexts_testbench import CONFIG
 
 
-@pytest.mark.smoke
+@pytest.mark.smoke("binds_before_it_runs", "limits", "takes_turns", "stays_broken")
 def test_contexts(simulator: str) -> None:
     simulate(
         Contexts(CONFIG),

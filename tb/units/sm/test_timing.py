@@ -29,16 +29,8 @@ def fields(size: str) -> dict[str, Any]:
     return {"slots": 4, "sm_registers": 8192, "sm_shared": 4096, **SIZES[size]}
 
 
-TESTS = pytest.mark.parametrize(
-    ("tests", "minimum"),
-    tiers(
-        [("timing", 5), ("timing_ends", 11)],
-        smoke={
-            ("timing", 5): ["addresses_and_numbers_of_big_grids"],
-            ("timing_ends", 11): ["kill", "accesses_overlap"],
-        },
-    ),
-)
+TESTS = [("timing", 5), ("timing_ends", 11)]
+"""Cocotb modules, each with the number of its tests."""
 
 
 def run(size: str, tests: str, minimum: int, simulator: str) -> None:
@@ -52,13 +44,22 @@ def run(size: str, tests: str, minimum: int, simulator: str) -> None:
     )
 
 
-@TESTS
-@pytest.mark.parametrize("size", tiers(["six", "many"], nightly=["many"]))
+@pytest.mark.parametrize(
+    ("size", "tests", "minimum"),
+    tiers(
+        [(size, *one) for size in ("six", "many") for one in TESTS],
+        smoke={
+            ("six", "timing", 5): ["addresses_and_numbers_of_big_grids"],
+            ("six", "timing_ends", 11): ["kill", "accesses_overlap"],
+        },
+        nightly=[("many", *one) for one in TESTS],
+    ),
+)
 def test_timing(simulator: str, size: str, tests: str, minimum: int) -> None:
     run(size, tests, minimum, simulator)
 
 
-@TESTS
+@pytest.mark.parametrize(("tests", "minimum"), TESTS)
 @pytest.mark.soak
 @pytest.mark.parametrize("size", ["one", "wide"])
 @ON_VERILATOR
@@ -139,22 +140,18 @@ def test_stops_in_other_sizes(
     run_stops(size, design, tests, minimum, simulator)
 
 
-LAUNCHES = pytest.mark.parametrize(
-    ("tests", "minimum"),
-    tiers([("timing_launches", 9)], smoke={("timing_launches", 9): ["wrong_records"]}),
+@pytest.mark.parametrize(
+    "size",
+    tiers(["six", "one", "many"], smoke={"six": ["wrong_records"]}, nightly=["one", "many"]),
 )
-
-
-@LAUNCHES
-@pytest.mark.parametrize("size", tiers(["six", "one", "many"], nightly=["one", "many"]))
-def test_launches(simulator: str, size: str, tests: str, minimum: int) -> None:
+def test_launches(simulator: str, size: str) -> None:
     """Kernels that launch kernels."""
     sizes = {**fields(size), "save_places": 4, "nested_kernels": 8, "timing_core": True}
     simulate(
         TimingCore(Config(**sizes)),
-        f"signalbox.tb.units.sm.cocotb_{tests}",
+        "signalbox.tb.units.sm.cocotb_timing_launches",
         simulator=simulator,
-        name=f"sm-{tests}-{size}",
+        name=f"sm-timing_launches-{size}",
         env={"CONFIG": json.dumps(sizes), "ROUNDS": "1" if simulator == "icarus" else "3"},
-        minimum=minimum,
+        minimum=9,
     )
