@@ -168,8 +168,17 @@ class ComputeEngine(wiring.Component):
         connect(m, self.placement.lost, nested.lost)
         connect(m, hub.child, launches.child)
         taken = nested.complete.valid & nested.complete.ready
+        m.submodules.kills = kills = KillFilter(self._config)
         m.d.comb += [
             tasks.ends.eq(taken),
+            nested.sweep.eq(tasks.sweep_ends),
+            tasks.ends_swept.eq(nested.swept),
+            kills.on.eq(self.host.on),
+            kills.request.eq(self.control.kill.p),
+            kills.requested.eq(1),
+            kills.task.eq(nested.visited.task),
+            kills.context.eq(nested.visited.context),
+            nested.named.eq(kills.kills),
             tasks.nesting.eq(self.contexts.nesting),
             tasks.told.eq(nested.told),
             nested.on.eq(self.host.on),
