@@ -31,7 +31,7 @@ from signalbox.hw import export
 from signalbox.hw.options import program
 from signalbox.tb.folders import SIM_BUILD
 from signalbox.tb.proofs.formal import BREAKS, Assume, Proof
-from signalbox.tb.tools import yosys
+from signalbox.tb.simulation import yosys
 
 __all__ = ["Outcome", "check", "proofs", "run"]
 

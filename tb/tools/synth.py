@@ -73,7 +73,7 @@ from signalbox.hw.sm.timing.core import TimingCore
 from signalbox.hw.task_unit.task_unit import TaskUnit
 from signalbox.hw.top import Signalbox
 from signalbox.tb.folders import SIM_BUILD, shown
-from signalbox.tb.tools import yosys
+from signalbox.tb.simulation import yosys
 
 __all__ = ["RECORD", "UNITS", "Result", "budget", "main", "synthesise"]
 

@@ -17,8 +17,7 @@ import pytest
 from signalbox.hw import verilog
 from signalbox.hw.config import CONFIGS, LIMITS, ConfigError
 from signalbox.tb.folders import ROOT, SIM_BUILD
-from signalbox.tb.simulation import verilator
-from signalbox.tb.tools import yosys
+from signalbox.tb.simulation import verilator, yosys
 
 SOURCE, MAP, HEADER, MANIFEST = (f"{verilog.NAME}.{suffix}" for suffix in ("sv", "md", "h", "json"))
 

