@@ -22,6 +22,7 @@ from signalbox.hw.records.semaphore import COMPUTE_CLIENTS, SemaphorePort
 from signalbox.hw.records.translation import MmuPort
 from signalbox.hw.sm.port import CoreFactory
 from signalbox.hw.sm.sm import Sm
+from signalbox.hw.task_unit.kill_filter import KillFilter
 from signalbox.hw.task_unit.memory_share import share_memory
 from signalbox.hw.task_unit.task_end import TaskEnd
 from signalbox.hw.task_unit.task_unit import TaskUnit
