@@ -65,8 +65,6 @@ def test_nested(simulator: str) -> None:
     )
 
 
-@pytest.mark.nightly
-@pytest.mark.xfail(strict=True, reason="a kill request does not wait for all ended kernels")
 def test_kill_ends(simulator: str) -> None:
     """A kill request while several ended kernels of the tree wait for their releases."""
     simulate(

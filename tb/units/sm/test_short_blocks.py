@@ -1,5 +1,5 @@
 """Blocks of the supplied core that end before they have got all their shared memory; fairness of
-register writes. Two of the tests fail: they show defects that are not mended yet."""
+register writes."""
 
 import json
 
