@@ -131,10 +131,12 @@ class KernelEnds(wiring.Component):
         """Store the end of a kernel of the tree."""
         ended, failed, disowned, write = self.ended, self.failed, self.disowned, self._write
         fails, ends = Signal(name="fails"), Signal(name="ends")
+        self._stores = Signal(name="stores")
         m.d.comb += [
+            self._stores.eq(~self._asks & (fails | ends | disowned.valid)),
             fails.eq(failed.valid & failed.p.kin.known),
             ends.eq(ended.valid & ended.p.kin.known),
-            write.en.eq(~self._asks & (fails | ends | disowned.valid)),
+            write.en.eq(self._stores),
             write.data.kernel.eq(failed.p),
             disowned.ready.eq(~self._asks),
         ]
@@ -149,7 +151,7 @@ class KernelEnds(wiring.Component):
             ]
         self._keeps = ends & ~(fails | disowned.valid | self._asks), ~(disowned.valid | self._asks)
         """Ready for kernels of the tree: an ended one is stored; a failed one would be."""
-        with m.If(write.en):
+        with m.If(self._stores):
             m.d.sync += [
                 self._asks.eq(1),
                 self._end.op.eq(TreeOp.END),
@@ -166,9 +168,10 @@ class KernelEnds(wiring.Component):
         named, stale = (Signal(name=name) for name in ("was_named", "stale"))
         over = self._over.o
         free = Signal(name="free")
+        overwrites = self._stores & (write.addr == number)
         m.d.comb += [
             free.eq(~(over.valid & over.ready)),
-            mark.en.eq(write.en),
+            mark.en.eq(self._stores),
             mark.addr.eq(write.addr),
             self._marked.addr.eq(read.addr),
             [
@@ -177,11 +180,11 @@ class KernelEnds(wiring.Component):
             ],
             read.addr.eq(Mux(free, number, over.payload)),
         ]
-        with m.If(write.en & (write.addr == number)):
+        with m.If(overwrites):
             m.d.sync += stale.eq(1)
         with m.FSM(name="sweep"):
             with m.State("READ"):
-                m.d.sync += stale.eq(write.en & (write.addr == number))
+                m.d.sync += stale.eq(overwrites)
                 with m.If(self.sweep & free):
                     m.next = "LOOK"
             with m.State("LOOK"):
@@ -190,7 +193,7 @@ class KernelEnds(wiring.Component):
                 m.d.sync += named.eq(self.named)
                 m.next = "MARK"
             with m.State("MARK"):
-                with m.If(~write.en):
+                with m.If(~self._stores):
                     m.d.comb += [
                         mark.en.eq(named & ~stale),
                         mark.addr.eq(number),
