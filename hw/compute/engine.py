@@ -22,6 +22,7 @@ from signalbox.hw.records.semaphore import COMPUTE_CLIENTS, SemaphorePort
 from signalbox.hw.records.translation import MmuPort
 from signalbox.hw.sm.port import CoreFactory
 from signalbox.hw.sm.sm import Sm
+from signalbox.hw.task_unit.kill_filter import KillFilter
 from signalbox.hw.task_unit.memory_share import share_memory
 from signalbox.hw.task_unit.task_end import TaskEnd
 from signalbox.hw.task_unit.task_unit import TaskUnit
@@ -168,8 +169,17 @@ class ComputeEngine(wiring.Component):
         connect(m, self.placement.lost, nested.lost)
         connect(m, hub.child, launches.child)
         taken = nested.complete.valid & nested.complete.ready
+        m.submodules.kills = kills = KillFilter(self._config)
         m.d.comb += [
             tasks.ends.eq(taken),
+            nested.sweep.eq(tasks.sweep_ends),
+            tasks.ends_swept.eq(nested.swept),
+            kills.on.eq(self.host.on),
+            kills.request.eq(self.control.kill.p),
+            kills.requested.eq(1),
+            kills.task.eq(nested.visited.task),
+            kills.context.eq(nested.visited.context),
+            nested.named.eq(kills.kills),
             tasks.nesting.eq(self.contexts.nesting),
             tasks.told.eq(nested.told),
             nested.on.eq(self.host.on),

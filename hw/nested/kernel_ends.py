@@ -36,8 +36,12 @@ class KernelEnds(wiring.Component):
     waiting for that. Otherwise there could be a deadlock: `TaskEnd` may wait for the launch of a
     dependent task, and the task unit takes no launch while it offers `failed` or `disowned`.
 
+    A sweep visits all numbers. Kernels with a stored end that must be killed go on as failed,
+    KILLED, unless they are already being read.
+
     Cycles from the acceptance of an end to END: 1; from `over` to the offer of the kernel: 4, if
-    none is offered; from its completion to DONE: 2.
+    none is offered; from its completion to DONE: 2; of a sweep: 4 per number, and more for kernels
+    that end or become complete meanwhile.
 
     Members
     -------
@@ -55,6 +59,11 @@ class KernelEnds(wiring.Component):
     given_up : out, stream of `task_failure`: each failed kernel, when its descendants are complete.
     reported : out, stream of `task_completed`: `completed`, passed on.
     on : in, per channel: enabled. Ended kernels of other channels go on as failed, KILLED.
+    sweep : in, a sweep is in progress; falls after `swept`.
+    visited : out, a `task_ended`: the kernel visited by the sweep; arbitrary for a number without a
+        stored end.
+    named : in, 1 cycle later: that kernel must be killed.
+    swept : out, strobe: all numbers have been visited.
     idle : out, no kernel is offered or on its way; some may be waiting for their descendants.
     """
 
@@ -76,6 +85,10 @@ class KernelEnds(wiring.Component):
             "given_up": Out(failed),
             "reported": Out(completed),
             "on": In(config.channels),
+            "sweep": In(1),
+            "visited": Out(task_ended(config)),
+            "named": In(1),
+            "swept": Out(1),
             "idle": Out(1),
         })
         self._asks, self._brings, self._found = (
@@ -95,8 +108,10 @@ class KernelEnds(wiring.Component):
         config, nodes = self._config, self._config.nested_kernels
         kept = data.StructLayout({"how": _End, "kernel": task_failure(config)})
         m.submodules.kept = rows = Memory(shape=kept, depth=nodes, init=[])
+        m.submodules.killed = killed = Memory(shape=1, depth=nodes, init=[])
         m.submodules.over, m.submodules.done = over, done = self._over, self._done
         self._write, self._read = rows.write_port(), rows.read_port()
+        self._mark, self._marked = killed.write_port(), killed.read_port()
         given = self.ended.valid | self.failed.valid | self.disowned.valid | self.completed.valid
         left = (over.level != 0) | (done.level != 0)
         m.d.comb += [
@@ -106,6 +121,7 @@ class KernelEnds(wiring.Component):
             self.idle.eq(~(given | left | self._asks | self._brings | self._found)),
         ]
         self._keep(m)
+        self._visit(m)
         self._bring(m)
         self._finish(m)
         self._tell(m)
@@ -115,10 +131,12 @@ class KernelEnds(wiring.Component):
         """Store the end of a kernel of the tree."""
         ended, failed, disowned, write = self.ended, self.failed, self.disowned, self._write
         fails, ends = Signal(name="fails"), Signal(name="ends")
+        self._stores = Signal(name="stores")
         m.d.comb += [
+            self._stores.eq(~self._asks & (fails | ends | disowned.valid)),
             fails.eq(failed.valid & failed.p.kin.known),
             ends.eq(ended.valid & ended.p.kin.known),
-            write.en.eq(~self._asks & (fails | ends | disowned.valid)),
+            write.en.eq(self._stores),
             write.data.kernel.eq(failed.p),
             disowned.ready.eq(~self._asks),
         ]
@@ -133,7 +151,7 @@ class KernelEnds(wiring.Component):
             ]
         self._keeps = ends & ~(fails | disowned.valid | self._asks), ~(disowned.valid | self._asks)
         """Ready for kernels of the tree: an ended one is stored; a failed one would be."""
-        with m.If(write.en):
+        with m.If(self._stores):
             m.d.sync += [
                 self._asks.eq(1),
                 self._end.op.eq(TreeOp.END),
@@ -142,19 +160,62 @@ class KernelEnds(wiring.Component):
                 self._end.failed.eq(write.data.how == _End.FAILED),
             ]
 
+    def _visit(self, m: Module) -> None:
+        """Mark the stored ends of kernels that must be killed. A kernel that ends meanwhile is
+        unmarked; it ends after the sweep of rows, so it need not be killed."""
+        write, read, mark = self._write, self._read, self._mark
+        number = Signal(read.addr.shape(), name="visit")
+        named, stale = (Signal(name=name) for name in ("was_named", "stale"))
+        over = self._over.o
+        free = Signal(name="free")
+        overwrites = self._stores & (write.addr == number)
+        m.d.comb += [
+            free.eq(~(over.valid & over.ready)),
+            mark.en.eq(self._stores),
+            mark.addr.eq(write.addr),
+            self._marked.addr.eq(read.addr),
+            [
+                self.visited[name].eq(read.data.kernel[name])
+                for name in self.visited.shape().members
+            ],
+            read.addr.eq(Mux(free, number, over.payload)),
+        ]
+        with m.If(overwrites):
+            m.d.sync += stale.eq(1)
+        with m.FSM(name="sweep"):
+            with m.State("READ"):
+                m.d.sync += stale.eq(overwrites)
+                with m.If(self.sweep & free):
+                    m.next = "LOOK"
+            with m.State("LOOK"):
+                m.next = "KNOW"
+            with m.State("KNOW"):
+                m.d.sync += named.eq(self.named)
+                m.next = "MARK"
+            with m.State("MARK"):
+                with m.If(~self._stores):
+                    m.d.comb += [
+                        mark.en.eq(named & ~stale),
+                        mark.addr.eq(number),
+                        mark.data.eq(1),
+                        self.swept.eq(number == self._config.nested_kernels - 1),
+                    ]
+                    m.d.sync += number.eq(Mux(self.swept, 0, number + 1))
+                    m.next = "READ"
+
     def _bring(self, m: Module) -> None:
         """Complete kernels go on, ahead of those that pass, unless one of these is offered."""
         read, found, over = self._read, self._found, self._over.o
         item = Signal(read.data.shape())
         self._number = Signal(self._config.nested_bits, name="number")
-        m.d.comb += [read.addr.eq(over.payload), over.ready.eq(~(self._brings | found))]
+        m.d.comb += over.ready.eq(~(self._brings | found))
         with m.If(over.ready):
             m.d.sync += [self._brings.eq(over.valid), self._number.eq(over.payload)]
         with m.If(self._brings):
             m.d.sync += [self._brings.eq(0), found.eq(1), item.eq(read.data)]
             channel = read.data.kernel.task.channel[: self._config.channel_bits]
             off = ~self.on.bit_select(channel, 1)
-            with m.If((read.data.how == _End.ENDED) & off):
+            with m.If((read.data.how == _End.ENDED) & (off | self._marked.data)):
                 m.d.sync += [item.how.eq(_End.FAILED), item.kernel.verdict.eq(KILLED)]
         ways = (self.ended, self.complete), (self.failed, self.given_up)
         self._goes = []

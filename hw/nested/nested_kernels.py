@@ -15,6 +15,7 @@ __all__ = ["NestedKernels"]
 _GIVEN = "ended", "failed", "disowned", "completed"
 _TAKEN = "complete", "given_up", "reported"
 """Streams into `KernelEnds`, and out of it."""
+_SWEPT = "sweep", "visited", "named", "swept"
 
 
 class NestedKernels(wiring.Component):
@@ -36,6 +37,7 @@ class NestedKernels(wiring.Component):
     given_up : out, each failed kernel, when its descendants are complete.
     reported : out, `completed`, passed on.
     on : in, per channel: enabled.
+    sweep, visited, named, swept : search for ended kernels that must be killed, see `KernelEnds`.
     limit : in, 12 bits: maximum number of incomplete children; 0: no limit.
     ending : out, a kernel is on its way to its releases, or has been given up.
     idle : out, no kernel and no request is on its way; some kernels may be waiting for their
@@ -49,7 +51,7 @@ class NestedKernels(wiring.Component):
         self._tree, self._ends = KernelTree(nodes), KernelEnds(config)
         ends = self._ends.signature.members
         super().__init__({
-            **{name: ends[name] for name in (*_GIVEN, *_TAKEN, "on")},
+            **{name: ends[name] for name in (*_GIVEN, *_TAKEN, "on", *_SWEPT)},
             "births": In(request),
             "blocks": In(request),
             "lost": In(stream.Signature(config.nested_bits)),
@@ -75,6 +77,10 @@ class NestedKernels(wiring.Component):
             tree.told.ready.eq(1),
             self.empty.eq(tree.empty),
             ends.on.eq(self.on),
+            ends.sweep.eq(self.sweep),
+            ends.named.eq(self.named),
+            self.visited.eq(ends.visited),
+            self.swept.eq(ends.swept),
             tree.limit.eq(self.limit),
             self.ending.eq(~(ends.idle & tree.idle)),
             self.idle.eq(~(self.ending | self.births.valid | self.blocks.valid | lost.valid)),

@@ -52,7 +52,7 @@ def kill_request(config: Config) -> data.StructLayout:
     space `asid`, or the one with its record at virtual address `page` << 8 of `asid`."""
     return data.StructLayout({
         "scope": KillScope,
-        "context": config.context_bits,
+        "context": 4,
         "asid": 10,
         "page": 32,
     })

@@ -48,7 +48,7 @@ class KillFilter(wiring.Component):
                 m.d.comb += named.eq(space & (task.page == request.page))
             with m.Case(KillScope.SPACE):
                 m.d.comb += named.eq(space)
-            with m.Default():
+            with m.Case(KillScope.CONTEXT):
                 m.d.comb += named.eq(self.context == request.context)
         off = ~self.on.bit_select(task.channel[: self._config.channel_bits], 1)
         m.d.sync += self.kills.eq(off | (self.requested & named))

@@ -39,6 +39,12 @@ class KillJobs(JobStates):
             parts.lists.visit.p.where.eq(sweep.visit.where),
         ]
         connect(m, flipped(unit.kill_request), sweep.request)
+        if self._config.nested:
+            m.d.comb += [
+                sweep.taken.eq(~unit.ended.valid | unit.ended.ready),
+                unit.sweep_ends.eq(sweep.sweep_ends),
+                sweep.ends_swept.eq(unit.ends_swept),
+            ]
 
     def begin(self, m: Module) -> None:
         """Go to the task to be visited."""

@@ -46,8 +46,9 @@ class KillSweep(wiring.Component):
     From a list's last task to the next list: 3 cycles, and 2 per context without tasks.
 
     A request stays in progress until a task on its way from its list to a slot has been checked,
-    and tasks that were just ending have launched their dependent tasks, so these launches are
-    refused. Only then is the request accepted.
+    kernels that wait for their descendants have been visited (`sweep_ends`), and tasks that were
+    just ending have launched their dependent tasks, so these launches are refused. Only then is the
+    request accepted.
 
     Members
     -------
@@ -60,6 +61,10 @@ class KillSweep(wiring.Component):
     rests : in, the task unit is between two jobs.
     ends : in, strobe: `TaskEnd` accepts a task.
     finishing : in, a task is ending, or is about to end.
+    taken : in, with nested launches: no task with all blocks ended waits to be taken by
+        `KernelEnds`, or it is being taken.
+    sweep_ends : out, with nested launches: `KernelEnds` visits the kernels that have ended.
+    ends_swept : in, with nested launches, strobe: all are visited.
     calm : in, no launch is in progress.
     visit : out, a `visit`: the next one.
     next : in, strobe: the visit is done.
@@ -69,7 +74,9 @@ class KillSweep(wiring.Component):
 
     def __init__(self, config: Config) -> None:
         self._config = config
+        nested = {"taken": In(1), "sweep_ends": Out(1), "ends_swept": In(1)}
         super().__init__({
+            **(nested if config.nested else {}),
             "on": In(config.channels),
             "request": In(stream.Signature(kill_request(config))),
             "requested": Out(1),
@@ -89,8 +96,11 @@ class KillSweep(wiring.Component):
         """Another sweep is due."""
         self._below = Signal(config.levels)
         """Mask of the levels of the context that are done."""
-        self._second = Signal()
-        """A task has begun to end since the last visit."""
+        self._behind = 2 if config.nested else 1
+        """Tasks behind the one that is ending: the one offered by the task unit, and the one
+        offered by `KernelEnds`."""
+        self._begun = Signal(range(self._behind + 1))
+        """Tasks that have begun to end since the last visit."""
 
     def elaborate(self, platform: object) -> Module:
         m = Module()
@@ -163,16 +173,24 @@ class KillSweep(wiring.Component):
                     m.next = "SEEK"
 
     def _wait_for_ends(self, m: Module) -> None:
-        """Wait for the job in progress, for the task that is ending and the one behind it, and then
-        for a launch."""
+        """Wait for the job in progress, for the tasks that are ending and those behind them, and
+        then for a launch."""
         with m.State("JOB"):
-            m.d.sync += self._second.eq(0)
             with m.If(self.rests):
-                m.next = "ENDS"
+                m.next = "TAKEN" if self._config.nested else "ENDS"
+        if self._config.nested:
+            with m.State("TAKEN"):
+                with m.If(self.taken):
+                    m.next = "VISIT"
+            with m.State("VISIT"):
+                m.d.comb += self.sweep_ends.eq(1)
+                with m.If(self.ends_swept):
+                    m.next = "ENDS"
         with m.State("ENDS"):
             with m.If(self.ends):
-                m.d.sync += self._second.eq(1)
-            with m.If(~self.finishing | (self.ends & self._second)):
+                m.d.sync += self._begun.eq(self._begun + 1)
+            with m.If(~self.finishing | (self.ends & (self._begun == self._behind))):
+                m.d.sync += self._begun.eq(0)
                 m.next = "LAUNCHES"
         with m.State("LAUNCHES"):
             with m.If(self.calm):

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from amaranth import Module, Mux, Signal, Value
+from amaranth import Cat, Module, Mux, Signal, Value
 from amaranth.lib import data, enum
 
 from signalbox.hw.nested.kernel_ends import KernelEnds
@@ -58,7 +58,8 @@ class KernelEndsProof(Proof):
     shows = (
         "the end of a kernel of the tree is passed on once, as it was given, after the tree has "
         "been told of it and has reported the kernel complete; the tree is told once that it is "
-        "done, after its releases"
+        "done, after its releases; it fails as killed only if its channel is off, or if a sweep "
+        "has found it named since it ended"
     )
     induction = 3
     cover = 14
@@ -68,6 +69,7 @@ class KernelEndsProof(Proof):
         self._inside = inside = Inside(dut)
         inside.abstract("over", "done", "turns")
         kept, other = (inside.submodule("kept").read_port(domain="comb") for _ in range(2))
+        marked = inside.submodule("killed").read_port(domain="comb")
         m.submodules.dut = wrap(dut)
         surround(m, dut, "dut")
         for name in ("ended", "failed", "disowned", "completed"):
@@ -76,13 +78,20 @@ class KernelEndsProof(Proof):
         self._end = Signal(kept.data.shape(), name="end")
         """End of the kernel, as it was given."""
         self._off = Signal(name="was_off")
-        m.d.comb += [self._kernel.eq(AnyConst(CONFIG.nested_bits)), kept.addr.eq(self._kernel)]
+        """Its channel is disabled, or it is marked as killed, when its end is read."""
+        self._killed = Signal(name="was_marked")
+        m.d.comb += [
+            self._kernel.eq(AnyConst(CONFIG.nested_bits)),
+            kept.addr.eq(self._kernel),
+            marked.addr.eq(self._kernel),
+        ]
         self._give(m)
         self._pass(m)
         self._take(m)
         self._tell(m)
         m.d.comb += other.addr.eq(inside.submodule("over").o.payload)
         self._tables(m, kept.data)
+        self._sweep(m, marked.data)
         self._others(m, other.data)
         stays(m, dut.complete, Assert, "complete")
         stays(m, dut.given_up, Assert, "given_up")
@@ -102,6 +111,7 @@ class KernelEndsProof(Proof):
             (dut.disowned, dut.disowned.payload == self._kernel, DISOWNED),
         ]
         m.d.comb += Assume(sum(port.valid & mine for port, mine, _ in ways) <= 1)
+        self._gives = Cat(port.valid & port.ready & mine for port, mine, _ in ways).any()
         for port, mine, how in ways:
             m.d.comb += Assume(~(port.valid & mine) | self._is(Stage.LIVES))
             with m.If(port.valid & port.ready & mine):
@@ -128,12 +138,12 @@ class KernelEndsProof(Proof):
         with m.If(over.valid & (over.p.kernel == self._kernel)):
             m.d.sync += self._stage.eq(Stage.COMPLETE)
         with m.If(pops):
-            m.d.sync += self._stage.eq(Stage.READ)
+            m.d.sync += [self._stage.eq(Stage.READ), self._off.eq(self._killed)]
         with m.If(self._is(Stage.READ)):
             channel = self._end.kernel.task.channel[: CONFIG.channel_bits]
             m.d.sync += [
                 self._stage.eq(Stage.OFFERED),
-                self._off.eq(~dut.on.bit_select(channel, 1)),
+                self._off.eq(self._off | ~dut.on.bit_select(channel, 1)),
             ]
         how = Value.cast(self._end.how)
         fails = (how == FAILED) | ((how == ENDED) & self._off)
@@ -233,6 +243,35 @@ class KernelEndsProof(Proof):
                 Assert(kept.kernel.context == self._end.kernel.context),
                 Assert(self._mine(self._end.kernel.kin)),
             ]
+
+    def _sweep(self, m: Module, marked: Value) -> None:
+        """The kernel is marked once the sweep has looked at its end and heard that it is named."""
+        dut, inside, killed = self._dut, self._inside, self._killed
+        sweep = inside.machine("sweep")
+        number, named, stale = (inside.signal(name) for name in ("visit", "was_named", "stale"))
+        stored = self._is(Stage.GIVEN, Stage.WAITS, Stage.COMPLETE, Stage.READ)
+        here = stored & (number == self._kernel)
+        seen, must = Signal(name="seen"), Signal(name="must")
+        """`seen`: the sweep looks at the kernel's end. `must`: it was named then."""
+        write = inside.signal("stores")
+        looks = sweep.ongoing("READ") & dut.sweep & inside.signal("free")
+        marks = sweep.ongoing("MARK") & ~write
+        m.d.sync += [
+            seen.eq(Mux(sweep.ongoing("READ"), looks & here, seen & here)),
+            must.eq(Mux(sweep.ongoing("KNOW"), dut.named & seen & here, must & here & ~marks)),
+        ]
+        with m.If(self._gives):
+            m.d.sync += [seen.eq(0), must.eq(0), killed.eq(0)]
+        with m.Elif(marks & must):
+            m.d.sync += killed.eq(1)
+        with m.If(sweep.ongoing("LOOK") & seen & here & (Value.cast(self._end.how) != DISOWNED)):
+            m.d.comb += [
+                Assert(dut.visited.task.as_value() == self._end.kernel.task.as_value()),
+                Assert(dut.visited.context == self._end.kernel.context),
+            ]
+        with m.If(sweep.ongoing("MARK") & here):
+            m.d.comb += Assert((named & ~stale) == must)
+        m.d.comb += [Assert(~stored | (marked == killed)), Cover(killed & self._is(Stage.READ))]
 
     def _others(self, m: Module, kept: data.View) -> None:
         """The same holds for other kernels: the entry read names the kernel that was requested."""

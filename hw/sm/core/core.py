@@ -187,12 +187,12 @@ class Core(wiring.Component):
         connect(m, shared.result, registers.loads[1])
         rests, self._late = Signal(name="rests"), Signal(name="late")
         waited = Signal(3)
-        """`waited`: cycles for which a context has waited to be written, up to 7. `rests`: one row
-        pauses, for a waiting memory result or for such a context; never in two consecutive
+        """`waited`: cycles for which a context has waited to be written, up to 7. `rests`: a row
+        pauses, for a waiting memory result or for such a context; never for two consecutive
         cycles."""
         m.d.sync += [
             waited.eq(Mux(self._late, waited + (waited != 7), 0)),
-            rests.eq((registers.waiting | (waited == 7)) & ~rests),
+            rests.eq((registers.waiting | (waited == 7)) & ~execute.paused),
         ]
         m.d.comb += [
             kernels.row[0].eq(fetch.row),

@@ -40,7 +40,9 @@ class Execute(wiring.Component):
     Members
     -------
     i : in, stream of `instruction`; a memory instruction only if there is room for its rows.
-    pause : in, 1 bit: no row may start in this cycle, so that a later cycle has no result.
+    pause : in, 1 bit: no row may start in this cycle, so that a later cycle has no result. The
+        second step of a row with two results starts all the same.
+    paused : out, 1 bit: `pause` holds in this cycle.
     look : out, a `register_look`: registers of the row that starts.
     dest : in, `dest_bits` bits, 1 cycle later: location of its fourth register.
     fresh : in, 1 bit, 2 cycles later: the fourth register has not been marked.
@@ -79,6 +81,7 @@ class Execute(wiring.Component):
         super().__init__({
             "i": In(stream.Signature(instruction(config))),
             "pause": In(1),
+            "paused": Out(1),
             "look": Out(register_look(config)),
             "dest": In(dest_bits(config)),
             "fresh": In(1),
@@ -127,7 +130,8 @@ class Execute(wiring.Component):
             step.what.eq(current),
             step.line.eq(line),
             step.high.eq(high),
-            step.valid.eq(busy & (~self.pause | high)),
+            self.paused.eq(self.pause & ~high),
+            step.valid.eq(busy & ~self.paused),
             step.last.eq(~pair_now & ((line == self._line) | ~controls.whole)),
             *(
                 step[name].eq(getattr(controls, name))

@@ -90,11 +90,13 @@ class SharedMemory(wiring.Component):
             units.give.payload.eq(slot),
             self.clear.eq(leaving | self.finish),
         ]
-        # Scan the slots until one is found.
+        # Scan the slots until one is found that has got all its units: a block may be over before.
+        # Others go first, as it may be waiting for their units.
+        found = leaving.bit_select(slot, 1) & units.settled(slot)
         m.d.sync += leaving.eq(leaving | self.finish)
         with m.If(~busy):
-            m.d.sync += busy.eq(leaving.bit_select(slot, 1))
-            with m.If(~leaving.bit_select(slot, 1)):
+            m.d.sync += busy.eq(found)
+            with m.If(~found):
                 m.d.sync += slot.eq(Mux(slot == self._config.sm_blocks - 1, 0, slot + 1))
         with m.Elif(given):
             m.d.sync += busy.eq(0)

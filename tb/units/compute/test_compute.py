@@ -65,6 +65,18 @@ def test_nested(simulator: str) -> None:
     )
 
 
+def test_kill_ends(simulator: str) -> None:
+    """A kill request while several ended kernels of the tree wait for their releases."""
+    simulate(
+        ComputeEngine(NESTED),
+        "signalbox.tb.units.compute.cocotb_kill_ends",
+        simulator=simulator,
+        name="work-nested",
+        apart=True,
+        env={"WORK_CONFIG": "NESTED"},
+    )
+
+
 @pytest.mark.nightly
 @pytest.mark.parametrize("name", ["FEW_PLACES", "ONE_PLACE"])
 def test_few_places(simulator: str, name: str) -> None:
