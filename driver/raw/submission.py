@@ -293,8 +293,8 @@ async def run(
     if not 0 < len(dwords) <= _MOST_DWORDS:
         raise ImageError(f"{len(dwords)} dwords: a segment has 1 … {_MOST_DWORDS}")
     _check_sizes(device, image)
-    space = device.create_space("image")
     try:
+        space = device.create_space("image")
         address = await _place(device, space, image, Pushbuffer().raw(*dwords).to_bytes())
         channel = await device.channel(
             image.channel, space, privileged=image.privileged, early_waits=False

@@ -233,11 +233,11 @@ branches are per warp. Shared memory is 0 when its block begins; local memory ho
 the address space had there.
 
 `launch` and `join` exist on machines with nested launches (NEST-10 … NEST-12). The task record is a
-QMD V03_00, 256-byte aligned, below 2^40. `launch` does not wait for the child. No active lane: no
-child. Of a refused child, bits 7:0 of d are the `Refusal`, bits 15:8 the number of the SKEDCHECK.
-All active lanes get the same d. `children` is 1 while the block has children that are not complete,
-and 0 from then on; what they have written and released before is visible then. It exists on these
-machines, too.
+QMD V03_00, 256-byte aligned, below 2^40. `launch` does not wait for the child. Without an active
+lane, no child is launched. Of a refused child, bits 7:0 of d are the `Refusal`, bits 15:8 the
+number of the SKEDCHECK. All active lanes get the same d. `children` exists on these machines only.
+It is 1 while the block has children that are not complete, and 0 from then on; what they have
+written and released before is visible then.
 
 Errors end the warp. INSTRUCTION: an undefined code, a register beyond those of the kernel, an odd
 pair, a shift above 31, an undefined special register, a constant buffer that is not valid, a
@@ -255,7 +255,8 @@ def table() -> str:
     for one in INSTRUCTIONS:
         written = ", ".join(_WRITTEN[operand] for operand in one.operands)
         form = f"{one.name} {written}".strip()
-        lines.append(f"| 0x{one.opcode:02x} | `{form}` | {one.text} |")
+        text = one.text.replace("|", r"\|")
+        lines.append(f"| 0x{one.opcode:02x} | `{form}` | {text} |")
     lines += ["", "Special registers:", "", "| value | name |", "|---|---|"]
     lines += [f"| {one.value} | `{one.name.lower().replace('_', '.')}` |" for one in Special]
     return "\n".join(lines) + "\n"

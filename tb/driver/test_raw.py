@@ -458,7 +458,7 @@ def test_does_not_fit():
         ImageError, match=r"no room for all of the image: no free range of 8388608 bytes .* --mem"
     ):
         execute([0], large)
-    for room in (1 << 15, 1 << 16):  # not enough for page tables, or for the channel
+    for room in (3 << 12, 1 << 15, 1 << 16):  # too small for root, page tables, channel
         with pytest.raises(ImageError, match=r"no room for all of the image: .* --memory-bytes"):
             execute([0], MemoryImage(), Config(sms=0, memory_bytes=room))
     window = parse_image({"segment": [{"address": 0xFF_FFFF_0010, "hex": "00"}]})

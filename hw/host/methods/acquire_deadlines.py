@@ -18,6 +18,9 @@ class AcquireDeadlines(wiring.Component):
     the previous cycle. `retry` and `timeout` are valid from the first cycle of a service on, `late`
     from the second.
 
+    Times are compared modulo 2^32 units, so `late` is wrong for a channel that is next served more
+    than 2^31 units (36 minutes) after its deadline.
+
     Members
     -------
     setting : in, writes of channel registers, see `setting_event`.

@@ -3,8 +3,6 @@ register writes."""
 
 import json
 
-import pytest
-
 from signalbox.hw.config import Config
 from signalbox.hw.sm.core.core import Core
 from signalbox.tb.simulation.runner import simulate
@@ -16,7 +14,6 @@ FIELDS = {
 }  # fmt: skip
 
 
-@pytest.mark.nightly
 @ON_VERILATOR
 def test_short_block(simulator: str) -> None:
     simulate(
