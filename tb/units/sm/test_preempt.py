@@ -101,7 +101,7 @@ def test_late_faults(simulator: str) -> None:
         "signalbox.tb.units.sm.cocotb_preempt_ends",
         simulator=simulator,
         name="sm-preempt_fault",
-        env={"CONFIG": json.dumps(sizes), "ROUNDS": "3"},
+        env={"CONFIG": json.dumps(sizes), "ROUNDS": "2"},
         testcase="fault_waits,each_failing_save,undefined_wait",
     )
 
