@@ -126,6 +126,13 @@ class Register:
         """Bits with a meaning."""
         return sum(field.mask for field in self.fields) if self.fields else 0xFFFF_FFFF
 
+    def stored(self, config: Config) -> int:
+        """Bits of `mask` that a machine with `config` stores: all except those of ASIDs that it
+        does not have. They read as 0, so a wrong ASID can be noticed."""
+        numbers = (1 << config.asid_bits) - 1
+        spaces = [field for field in self.fields if field.name == "ASID"]
+        return self.mask & ~sum(one.mask & ~(numbers << one.lo) for one in spaces)
+
     def initial(self, config: Config) -> int | None:
         """Value after reset of a machine with `config`; None if not reset."""
         return self.reset if self.constant is None else self.constant(config)
@@ -692,7 +699,13 @@ GLOBAL = Block(
                     "are reserved for tasks that return. There are 64 lists per "
                     "context, one per priority, ordered by context, then by priority.",
                 ),
-                Field("ASID", 25, 16, "Address space; must not be accessible to applications."),
+                Field(
+                    "ASID",
+                    25,
+                    16,
+                    "Address space; must not be accessible to applications. Bits that no ASID of "
+                    "the machine needs read as 0.",
+                ),
             ),
         ),
         Register(
@@ -1077,7 +1090,13 @@ CHANNEL = Block(
             Access.RW,
             "Address space, rights and priority.",
             (
-                Field("ASID", 9, 0, "Address space of the channel."),
+                Field(
+                    "ASID",
+                    9,
+                    0,
+                    "Address space of the channel. Bits that no ASID of the machine needs read "
+                    "as 0.",
+                ),
                 Field("AUTH_LEVEL", 16, 16, "1: privileged methods are allowed."),
                 Field("CONTEXT", 23, 20, "Context of its tasks."),
                 Field(

@@ -98,14 +98,14 @@ class GlobalRegisters(wiring.Component):
         return m
 
     def _settings(self, m: Module) -> dict[str, Signal]:
-        """Read-write registers; bits outside fields are not stored."""
+        """Read-write registers; bits outside fields and of missing ASIDs are not stored."""
         found = {}
         for register in GLOBAL:
             if register.access is not Rule.RW:
                 continue
             value = found[register.name] = Signal(32, name=register.name, init=register.reset)
             with m.If(self._written(m, register)):
-                m.d.sync += value.eq(self._merged(value) & register.mask)
+                m.d.sync += value.eq(self._merged(value) & register.stored(self._config))
         return found
 
     def _interrupts(self, m: Module, enable: Value) -> dict[str, Value]:

@@ -56,7 +56,7 @@ class StoredSettings(wiring.Component):
             for register in CHANNEL:
                 if register.access is Access.RW:
                     with m.Case(channel_word(register.name)):
-                        m.d.comb += mask.eq(register.mask)
+                        m.d.comb += mask.eq(register.stored(self._config))
         m.d.comb += [
             write.addr.eq(Cat(self.word[:4], self.channel)),
             write.data.eq(setting.value),

@@ -102,6 +102,14 @@ def test_fields_do_not_overlap():
             assert register.reset is None or not register.reset & ~register.mask
 
 
+@pytest.mark.parametrize(("asids", "bits"), [(1024, 0x3FF), (65, 0x7F), (64, 0x3F), (16, 0xF)])
+def test_bits_of_missing_asids_are_not_stored(asids: int, bits: int):
+    config = Config(asids=asids)
+    for register, place in (CHANNEL["CONFIG"], 0), (GLOBAL["TASK_LISTS_SIZE"], 16):
+        assert register.mask & ~register.stored(config) == (0x3FF & ~bits) << place
+    assert CHANNEL["SLICE"].stored(config) == 0xFFFF_FFFF
+
+
 def test_places():
     assert {name: address(name) for name in FIXED} == FIXED
     assert channel_address(3, "GP_BASE") == 0x4308

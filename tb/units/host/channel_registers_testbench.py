@@ -412,7 +412,7 @@ class ChannelRegistersTestbench(Testbench):
             else:
                 self.met[Goal.IGNORED] += 1
             return
-        mask = CHANNEL[name].mask
+        mask = CHANNEL[name].stored(CONFIG)
         self._setting = {"channel": channel, "word": channel_word(name), "value": data & mask}
         self._settings[channel, name] = data & mask
         if name == "CONTROL" and not data & 1:
