@@ -149,8 +149,10 @@ class BlockStop(wiring.Component):
         return m
 
     def _seek(self, m: Module) -> None:
-        """Compare one block after the other with the best one of this round. A round begins anew
-        when a block leaves, as that may be the best one."""
+        """Compare one block after the other with the best one of this round. A round whose best
+        block leaves has forgotten which ones that block has outranked, so only a block that must
+        leave is accepted from the rest of it. So such a block is found within two rounds, however
+        often others end."""
         config = self._config
         here = Signal(config.block_bits, name="here")
         shape = data.StructLayout({**block_victim.members, "helps": 1, "slot": config.block_bits})
@@ -158,12 +160,14 @@ class BlockStop(wiring.Component):
         self._victim = victim = Signal(shape, name="found")
         read = self._blocks.read_port(domain="comb")
         last = here == config.sm_blocks - 1
+        left = self.returns | Mux(self.over.valid, self.over.place, 0)
+        forgets, forgot = Signal(name="forgets"), Signal(name="forgot")
         placed = Signal(name="has_place")
         better, chosen = Signal(name="better"), Signal(shape, name="chosen")
         begun = self.begun.bit_select(here, 1)
         m.d.comb += [
             read.addr.eq(here),
-            looked.valid.eq(self.valid.bit_select(here, 1) & ~read.data.stays & placed),
+            looked.valid.eq((self.valid & ~left).bit_select(here, 1) & ~read.data.stays & placed),
             looked.leaves.eq(self.leave.bit_select(read.data.row, 1)),
             looked.restores.eq(read.data.restores),
             looked.reserved.eq(self._related(here) & ~read.data.restores),
@@ -172,17 +176,26 @@ class BlockStop(wiring.Component):
             looked.state.eq(Mux(begun, read.data.state, 0)),
             looked.helps.eq(self._lacks & begun & (looked.level < self.lacks.level)),
             looked.slot.eq(here),
-            better.eq(looked.valid & (~best.valid | (_rank(looked) < _rank(best)))),
+            forgets.eq(best.valid & left.bit_select(best.slot, 1)),
+            better.eq(looked.valid & (~best.valid | forgets | (_rank(looked) < _rank(best)))),
             chosen.eq(Mux(better, looked, best)),
+            chosen.valid.eq(looked.valid | (best.valid & ~forgets)),
             [self.victim[each].eq(victim[each]) for each in block_victim.members],
             # Not `helps`, which is as old as the round: the lack may be new.
             self.lacks.valid.eq(self._lacks & self.begun.bit_select(victim.slot, 1)),
         ]
-        m.d.sync += [here.eq(Mux(last, 0, here + 1)), best.eq(chosen)]
+        m.d.sync += [here.eq(Mux(last, 0, here + 1)), best.eq(chosen), forgot.eq(forgot | forgets)]
+        with m.If(left.bit_select(victim.slot, 1)):
+            m.d.sync += victim.valid.eq(0)
         with m.If(last):
-            m.d.sync += [victim.eq(chosen), best.valid.eq(0)]
-        with m.If((self.slot | self.returns).any() | self.over.valid):
-            m.d.sync += [victim.valid.eq(0), best.valid.eq(0), here.eq(0)]
+            m.d.sync += [
+                victim.eq(chosen),
+                victim.valid.eq(chosen.valid & (chosen.leaves | ~(forgot | forgets))),
+                best.valid.eq(0),
+                forgot.eq(0),
+            ]
+        with m.If(self.slot.any()):
+            m.d.sync += [victim.valid.eq(0), best.valid.eq(0), here.eq(0), forgot.eq(0)]
 
     def _related(self, slot: Value) -> Value:
         """Whether the block in `slot` has launched kernels, so that a save place is reserved for
