@@ -16,6 +16,7 @@ __all__ = [
     "SHARED_UNIT",
     "SLOT_BYTES",
     "STATE_LINE",
+    "TABLE_REACH",
     "VA_BITS",
     "WARP_THREADS",
     "WINDOW_BASE",
