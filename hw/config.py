@@ -16,6 +16,7 @@ __all__ = [
     "SHARED_UNIT",
     "SLOT_BYTES",
     "STATE_LINE",
+    "TABLE_REACH",
     "VA_BITS",
     "WARP_THREADS",
     "WINDOW_BASE",
@@ -31,6 +32,9 @@ VA_BITS = 49
 
 PA_BITS = 40
 """Largest width of a physical address."""
+
+TABLE_REACH = 1 << 37
+"""Bytes of video memory that page tables can address: 25 bits >> 12 (spec 6.1)."""
 
 WINDOW_BASE = 0xFF_FFFF_0000
 """First virtual address of the on-chip semaphore window: the last 64 KiB of the 40-bit space that
@@ -111,7 +115,7 @@ LIMITS = {
     "counters": Limits(1, 64, note="at most as many as semaphores"),
     "data_width": Limits(64, 512, power_of_two=True),
     "address_width": Limits(32, PA_BITS),
-    "memory_bytes": Limits(4096, WINDOW_BASE, note="a multiple of 4096, at most 2^address_width"),
+    "memory_bytes": Limits(4096, TABLE_REACH, note="a multiple of 4096, at most 2^address_width"),
     "asids": Limits(1, 1024),
     "l1_entries": Limits(2, 64, power_of_two=True),
     "l1_misses": Limits(2, 16, power_of_two=True),

@@ -559,7 +559,8 @@ class Channel(CommandChannel):
         """The copy that caused an error; None for other errors and unknown copies."""
         if not failure.of_copy:
             return None
-        return self._copies.failed(await self._executed(), failure.data, failure.va)
+        executed = await self._executed()
+        return self._copies.failed(executed, failure.data, failure.va, failure.cause)
 
     async def skip(self) -> None:
         """See `CommandChannel.skip`."""

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from signalbox.driver.channel.element_map import ElementMap
 from signalbox.driver.commands.disassembler import Method
 from signalbox.hw.config import VA_BITS
+from signalbox.hw.errors import Cause
 from signalbox.hw.methods import COPY_CLASSES, CeMethod, CopyLaunch, LaunchTransfer
 
 __all__ = ["CopyLog", "LaunchedCopy"]
@@ -139,12 +140,17 @@ class LaunchedCopy:
         high = CeMethod.SET_SEMAPHORE_PAYLOAD_UPPER if self.field("wide") else None
         return self._number(CeMethod.SET_SEMAPHORE_PAYLOAD, high)
 
-    def touches(self, va: int) -> bool:
+    def touches(self, va: int, cause: Cause | None = None) -> bool:
         """Whether the page of a virtual address lies in the range from the first to the last byte
-        of source or destination, or holds the copy's semaphore."""
-        ends = [(side.start, side.reach) for side in (self._source, self._destination)]
-        if self.field("semaphore"):
-            ends.append((self.semaphore, 1))
+        of source or destination, or holds the copy's semaphore. With the `cause` of a failure, only
+        that of the three counts whose access it names."""
+        sides = {
+            "COPY_READ": (self._source.start, self._source.reach),
+            "COPY_WRITE": (self._destination.start, self._destination.reach),
+            "COPY_SEMAPHORE": (self.semaphore, int(self.field("semaphore") != 0)),
+        }
+        name = "COPY" if cause is None else cause.name
+        ends = [end for side, end in sides.items() if name == "COPY" or name.startswith(side)]
         last = va // _PAGE * _PAGE + _PAGE - 1
         return any(
             0 < size and (last - start) % _ADDRESSES < size + _PAGE - 1 for start, size in ends
@@ -189,9 +195,11 @@ class CopyLog:
             one for one in self._copies if one.number != executed or one.word == again
         )
 
-    def failed(self, executed: int, word: int, va: int) -> LaunchedCopy | None:
-        """The copy with LAUNCH_DMA data `word` that failed at `va`, after `executed` methods; None
-        if unknown.
+    def failed(
+        self, executed: int, word: int, va: int, cause: Cause | None = None
+    ) -> LaunchedCopy | None:
+        """The copy with LAUNCH_DMA data `word` that failed with `cause` at `va`, after `executed`
+        methods; None if unknown.
 
         Candidates are the last copy and the copies that it is pipelined behind.
         """
@@ -201,7 +209,8 @@ class CopyLog:
             running.append(copy)
             if copy.field("transfer") != LaunchTransfer.PIPELINED:
                 break
-        return next((x for x in reversed(running) if x.word == word and x.touches(va)), None)
+        fitting = (x for x in reversed(running) if x.word == word and x.touches(va, cause))
+        return next(fitting, None)
 
     def over(self, copy: LaunchedCopy | None) -> None:
         """Note that the channel continues after a failed copy: neither it nor an earlier one is

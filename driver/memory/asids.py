@@ -10,6 +10,7 @@ from signalbox.driver.memory.physical import Memory
 from signalbox.driver.memory.spaces import Spaces
 from signalbox.driver.memory.table_space import TableSpace
 from signalbox.hw.config import VA_BITS
+from signalbox.hw.instance_block import SUBCONTEXTS
 
 __all__ = ["AddressSpaces", "OutOfAsids"]
 
@@ -25,8 +26,9 @@ class AddressSpaces(Spaces):
     """Address spaces of one machine, and their ASIDs.
 
     There may be more spaces than ASIDs. A space is bound on its first `acquire` and keeps its ASID
-    until another space needs it; the least recently used ASID goes first, never one in use. A bind
-    invalidates the ASID, so a space never sees translations of an earlier holder.
+    until another space needs it; the least recently used ASID goes first, never one in use. ASIDs
+    that no context can hold (`SUBCONTEXTS` and above) are given out only while all others are in
+    use. A bind invalidates the ASID, so a space never sees translations of an earlier holder.
 
     Parameters
     ----------
@@ -176,13 +178,14 @@ class AddressSpaces(Spaces):
                 self._holders[asid] = None if space.asid is None else space
 
     def _choose(self, space: AddressSpace) -> int:
-        """Pick an ASID for a space: its own, a free one, or the ASID of an idle space."""
+        """Pick an ASID for a space: its own, a free one, or the ASID of an idle space; first of
+        all one that a context can hold."""
         if space in self._own:
             return self._own[space]
         holders = self._holders.items()
         free = (asid for asid, holder in holders if holder is None)
         idle = (asid for asid, holder in holders if holder is not None and not self.users(holder))
-        asid = next(chain(free, idle), None)
+        asid = min(chain(free, idle), key=lambda one: one >= SUBCONTEXTS, default=None)
         if asid is None:
             raise OutOfAsids(f"no ASID for {space}: {self._describe_holders()}")
         return asid

@@ -13,7 +13,7 @@ from signalbox.driver.runtime.own_machine import OwnMachine
 from signalbox.driver.server.contexts import compute_settings
 from signalbox.driver.server.memory_portions import Pool
 from signalbox.driver.server.settings import ServerSettings
-from signalbox.hw.config import WINDOW_BASE, Config
+from signalbox.hw.config import LIMITS, Config
 from signalbox.hw.registers import GLOBAL
 
 __all__ = ["least_memory"]
@@ -71,4 +71,4 @@ def least_memory(config: Config, settings: ServerSettings) -> int:
             return False
         return True
 
-    return bisect_left(range(WINDOW_BASE // _PAGE), True, key=suffices) * _PAGE
+    return bisect_left(range(LIMITS["memory_bytes"].high // _PAGE), True, key=suffices) * _PAGE

@@ -146,6 +146,25 @@ def test_high_asid():
     asyncio.run(main())
 
 
+def test_many_spaces_one_after_another():
+    """Tasks of a space run whatever the number of spaces before it: its ASID is one that contexts
+    can hold, as long as one of these is idle."""
+
+    async def main():
+        config = Config(asids=100, memory_bytes=SPACE)
+        device = await Device.open(FakeMachine(config), NoPriorityPolicy(1))
+        kept = [device.create_space() for _ in range(3)]
+        for number in range(70):
+            space = kept[number] if number < len(kept) else device.create_space()
+            stream = await device.stream(space=space)
+            await (await stream.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
+            await stream.close()
+            if number >= len(kept):
+                await device.close_space(space)
+
+    asyncio.run(main())
+
+
 def test_waits_for_a_context_that_begins(monkeypatch):
     """A space leaves its context only after any bind from the old instance block; such a bind would
     otherwise take the ASID from its next owner."""

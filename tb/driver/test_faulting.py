@@ -19,7 +19,7 @@ from signalbox.driver.memory.physical import Buffer
 from signalbox.driver.runtime.stream import Stream
 from signalbox.hw.config import Config
 from signalbox.hw.errors import Cause
-from signalbox.hw.methods import HostMethod, Reduction
+from signalbox.hw.methods import HostMethod, LaunchTransfer, Reduction
 from signalbox.hw.page_tables import AccessType, FaultType
 from signalbox.hw.registers import GLOBAL
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
@@ -502,5 +502,32 @@ def test_faults_stay_with_their_space():
             if space.asid != asid:
                 await device.close_space(space)
         assert device.faults.unclaimed == ()
+
+    run(body)
+
+
+def test_resume_behind_a_pipelined_copy_of_the_same_page():
+    """Of pipelined copies that access the faulting page, the one with the failed kind of access is
+    repeated: the first one reads the page, which it may; the second one writes it."""
+
+    async def body(device, machine):
+        channel = await device.channel(1, device.space)
+        content, others = random(PAGE), random(2 * PAGE)[:PAGE]
+        page = await device.upload(content, read_only=True)
+        source, copied = await device.upload(others), await device.allocate(PAGE)
+        at, src, dst = (device.space.at(one) for one in (page, source, copied))
+        await channel.submit(
+            Pushbuffer()
+            .copy(dst, at, PAGE, transfer=LaunchTransfer.PIPELINED)
+            .copy(at, src, PAGE, transfer=LaunchTransfer.PIPELINED)
+        )
+        with pytest.raises(ChannelError) as info:
+            await channel.drain()
+        assert info.value.cause is Cause.COPY_WRITE_FAULT
+        await device.space.protect(device.space.mapping(page), read_only=False)
+        await channel.resume()
+        await channel.drain()
+        assert (copied.read() == content).all()
+        assert (page.read() == others).all(), "the failed copy was not repeated"
 
     run(body)

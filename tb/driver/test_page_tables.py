@@ -6,6 +6,7 @@ import pytest
 
 from signalbox.driver.memory.page_tables import MapError, Page, PageTables
 from signalbox.driver.memory.physical import Memory, OutOfMemory
+from signalbox.hw.config import LIMITS, Config, ConfigError
 from signalbox.hw.methods import pack
 from signalbox.hw.page_tables import PAGE_SIZES, DualPde, FaultRecord, FaultType, Pde, Pte
 from signalbox.tb.driver.fakes.machine import FakeMachine
@@ -246,3 +247,13 @@ def test_random_changes():
     assert sorted(space.tables.pages(), key=lambda p: p.va) == sorted(live, key=lambda p: p.va)
     space.tables.free()
     assert space.memory.free_bytes > empty
+
+
+def test_all_memory_can_be_mapped():
+    """In video memory, entries have 25 address bits, >> 12 (spec page 60, 6.1): a memory must not
+    be larger, as the machine ignores the further bits of a directory entry."""
+    largest = LIMITS["memory_bytes"].high
+    assert largest >> 12 <= 1 << 25
+    with pytest.raises(ConfigError, match="memory_bytes"):
+        Config(memory_bytes=(1 << 37) + 4096)
+    Config(memory_bytes=1 << 37)
