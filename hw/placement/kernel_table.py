@@ -149,7 +149,7 @@ class KernelTable(wiring.Component):
         self._order(m)
         loads, fetched, last = self._fetch(m)
         self._serve(m, loads, fetched, last)
-        self._begin(m)
+        self._begin(m, loads)
         if self._config.masked_sms:
             self._pass(m, loads)
         return m
@@ -239,7 +239,7 @@ class KernelTable(wiring.Component):
         with m.If(self.flush):
             m.d.sync += self._serves.eq(0)
 
-    def _begin(self, m: Module) -> None:
+    def _begin(self, m: Module, loads: Signal) -> None:
         """Issue decisions for blocks without one; while the kernel `waits`, also for the others."""
         served, count, more = self._served, self._count, self._more
         flight = Signal(_FLIGHT_BITS)
@@ -269,19 +269,22 @@ class KernelTable(wiring.Component):
             self.begins.valid.eq(begins & ~self.flush),
             [self.begins[name].eq(served[name]) for name in served.shape().members],
         ]
-        asks = self._serves & waits & some & served.needs.saves
-        anew = Const(0)
-        if self._config.masked_sms:  # no SM is held any more, and dropped decisions show nothing
-            asks, anew = asks & ~self.flush, self.flush
+        # After a flush with masks, no SM is held any more, and dropped decisions show nothing.
+        anew = self.flush if self._config.masked_sms else Const(0)
+        waiter = Signal.like(self.ask, name="waiter")
+        other = (loads & (self.ask != waiter)) | (self.open.valid & (self.open.row == waiter))
         m.d.comb += [
-            self.waits.valid.eq(asks),
+            # In a flush, the failed decision may be for another kernel than the served one.
+            self.waits.valid.eq(self._serves & waits & some & served.needs.saves & ~self.flush),
             self.waits.level.eq(served.needs.priority + 1),
         ]
         m.d.sync += flight.eq(Mux(self._moves_on | ~self._serves, 0, after - self._settles))
         with m.If(self.sent.valid | self._passes | anew):
             m.d.sync += waits.eq(0)
         with m.Elif(self.settled.valid & self.failed & ~self._was_passed(self.settled.row)):
-            m.d.sync += waits.eq(1)
+            m.d.sync += [waits.eq(1), waiter.eq(self.settled.row)]
+        with m.Elif(other):
+            m.d.sync += waits.eq(0)
 
     def _was_passed(self, row: Value) -> Value:
         """Whether a row was passed over."""

@@ -64,6 +64,13 @@ def test_stops(simulator: str, sms: int) -> None:
     place_masked(simulator, "cocotb_stops", sms, f"stops-{sms}", minimum=7)
 
 
+@pytest.mark.parametrize("sms", tiers([1, 4], nightly=[4]))
+def test_rooms(simulator: str, sms: int) -> None:
+    """Without SM masks, where a kernel goes on waiting after a restart."""
+    config = Config(slots=8, spare_rows=2, sms=sms, asids=8, save_places=8, **SIZES)
+    place(simulator, "cocotb_rooms", config, f"rooms-{sms}", minimum=3)
+
+
 @pytest.mark.parametrize("sms", tiers([4, 9], nightly=[9]))
 def test_claims(simulator: str, sms: int) -> None:
     place_masked(simulator, "cocotb_claims", sms, f"claims-{sms}", minimum=3)
