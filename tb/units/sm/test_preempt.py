@@ -7,10 +7,11 @@ import pytest
 from amaranth.lib import wiring
 
 from signalbox.hw.config import Config
+from signalbox.hw.sm.block_stop import BlockStop
 from signalbox.hw.sm.core.core import Core
 from signalbox.hw.sm.sm import Sm
 from signalbox.tb.simulation.runner import simulate
-from signalbox.tb.simulation.tiers import ON_VERILATOR
+from signalbox.tb.simulation.tiers import ON_VERILATOR, tiers
 from signalbox.tb.units.sm.test_core import fields
 
 
@@ -52,6 +53,19 @@ TESTS = pytest.mark.parametrize(("design", "tests", "minimum"), EVERY)
 @TESTS
 def test_preempt(simulator: str, design: type[wiring.Component], tests: str, minimum: int) -> None:
     run("four", design, tests, minimum, simulator)
+
+
+@pytest.mark.parametrize("slots", tiers([4, 8], nightly=[4]))
+def test_victims(simulator: str, slots: int) -> None:
+    sizes = {"sm_blocks": slots, "save_places": 8}
+    simulate(
+        BlockStop(Config(**sizes)),
+        "signalbox.tb.units.sm.cocotb_victims",
+        simulator=simulator,
+        name=f"sm-victims-{slots}",
+        env={"CONFIG": json.dumps(sizes)},
+        minimum=2,
+    )
 
 
 @ON_VERILATOR
