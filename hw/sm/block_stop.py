@@ -150,7 +150,7 @@ class BlockStop(wiring.Component):
 
     def _seek(self, m: Module) -> None:
         """Compare one block after the other with the best one of this round. A round begins anew
-        when a block leaves, as that may be the best one."""
+        when the best one leaves, and after each stop."""
         config = self._config
         here = Signal(config.block_bits, name="here")
         shape = data.StructLayout({**block_victim.members, "helps": 1, "slot": config.block_bits})
@@ -179,9 +179,16 @@ class BlockStop(wiring.Component):
             self.lacks.valid.eq(self._lacks & self.begun.bit_select(victim.slot, 1)),
         ]
         m.d.sync += [here.eq(Mux(last, 0, here + 1)), best.eq(chosen)]
+        gone = self.returns | Mux(self.over.valid, self.over.place, 0)
+        with m.If(gone.bit_select(victim.slot, 1)):
+            m.d.sync += victim.valid.eq(0)
         with m.If(last):
             m.d.sync += [victim.eq(chosen), best.valid.eq(0)]
-        with m.If((self.slot | self.returns).any() | self.over.valid):
+        with m.If(chosen.valid & gone.bit_select(chosen.slot, 1)):
+            m.d.sync += [best.valid.eq(0), here.eq(0)]
+            with m.If(last):
+                m.d.sync += victim.valid.eq(0)
+        with m.If(self.slot.any()):
             m.d.sync += [victim.valid.eq(0), best.valid.eq(0), here.eq(0)]
 
     def _related(self, slot: Value) -> Value:
