@@ -96,7 +96,7 @@ class Preemption(wiring.Component):
                 able[number].eq(victim.valid & (victim.leaves | lower) & self._placed[number]),
             ]
         found, number = lowest_number(m, able & ~(self._busy | self._sm))
-        urgent = select(self._sm, [lacks.level for lacks in self.lacks])
+        urgent = select(self._sm, [Mux(lacks.valid, lacks.level, 0) for lacks in self.lacks])
         best, best_sm = self._least_urgent(m)
         fits, has_placed = Signal(name="fits"), self._has_placed(m)
         m.d.comb += fits.eq(

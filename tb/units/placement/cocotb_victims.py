@@ -103,3 +103,16 @@ async def changing_masks(dut: Any) -> None:
             stops += len(tb.stopped)
             tb.change(levels, numbers.choice((0, 8, 60)), numbers.randrange((1 << CONFIG.sms) - 1))
         await tb.step()
+
+
+@cocotb.test()
+@cocotb.parametrize(lacks=[False, True])
+async def level_of_a_lack(dut: Any, lacks: bool) -> None:
+    """A block that must leave is stopped; another one would be only if the most urgent block of the
+    SM lacks resources."""
+    tb = await VictimsTestbench(dut).start()
+    await tb.steps(CHOSEN)
+    tb.drive(lacks__0={"valid": lacks, "level": 9})
+    tb.drive(victims__0={"valid": 1, "leaves": 1, "level": 3, "state": 5})
+    await tb.until(lambda: tb.get("stop__0")["valid"], "the block is stopped", CHOSEN)
+    assert tb.get("stop__0")["level"] == 9 * lacks

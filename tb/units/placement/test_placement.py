@@ -109,7 +109,7 @@ def test_victims(simulator: str, sms: int) -> None:
         simulator=simulator,
         name=f"victims-{sms}",
         env={"CONFIG": repr(asdict(config))},
-        minimum=2,
+        minimum=4,
     )
 
 
