@@ -53,7 +53,7 @@ _HALF = 1 << 31
 
 
 async def disable(control: ControlPort, indices: Iterable[int]) -> None:
-    """Disable channels. Their tasks are killed; copies in flight are completed."""
+    """Disable channels. Their tasks are killed, their copies end with a part of their bytes."""
     for index in indices:
         await control.write_channel(index, "CONTROL", ENABLE=0)
 

@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 from signalbox.driver.protocol.errors import ServerError, exception_of
 from signalbox.driver.protocol.messages import (
+    CALL_NUMBERS,
     MOST_CALLS,
     Answer,
     Call,
@@ -86,7 +87,7 @@ class Connection:
         `encode_call`."""
         self._unsent.append(encode_call(Call(self._count, request)))
         self._posted[self._count] = answered
-        self._count += 1
+        self._count = (self._count + 1) % CALL_NUMBERS
         self._send()
 
     def _send(self) -> None:

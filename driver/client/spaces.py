@@ -4,6 +4,7 @@ The server carries out the changes of a client in order, even after their caller
 a change is noted here when it is sent, and a mapping is removed again if its caller is cancelled.
 """
 
+from collections.abc import Iterator
 from contextlib import suppress
 
 from signalbox.driver.client.connection import Connection
@@ -14,6 +15,7 @@ from signalbox.driver.memory.physical import Memory
 from signalbox.driver.memory.spaces import Spaces
 from signalbox.driver.protocol.errors import ServerError, exception_of
 from signalbox.driver.protocol.messages import (
+    IDS,
     CloseSpace,
     Done,
     Map,
@@ -124,8 +126,13 @@ class ClientSpaces(Spaces):
         self._connection, self._last = connection, 0
 
     def _made(self, name: str, size: int, memory: Memory) -> AddressSpace:
-        self._last += 1
+        self._last = next(self._unused())
         return ClientSpace(self._connection, memory, name, size, self._last)
+
+    def _unused(self) -> Iterator[int]:
+        """Numbers that no space has, after the last one."""
+        following = ((self._last + step) % IDS for step in range(1, IDS))
+        return (number for number in following if number not in self._spaces)
 
     async def _leave(self, space: AddressSpace) -> None:
         """Does nothing: the server does this when the space ends."""

@@ -13,6 +13,8 @@ import msgspec
 from signalbox.driver.platform.info import DeviceInfo
 
 __all__ = [
+    "CALL_NUMBERS",
+    "IDS",
     "LARGEST_MESSAGE",
     "MOST_CALLS",
     "PROTOCOL",
@@ -67,7 +69,13 @@ MOST_CALLS = 128
 """Maximum number of calls that a client has in progress; further ones wait for answers. A server
 ends the connection of a client that makes many more."""
 
-Id = Annotated[int, msgspec.Meta(ge=0, lt=1 << 16)]
+IDS = 1 << 16
+"""Number of different numbers of a client's address spaces, or channels."""
+
+CALL_NUMBERS = 1 << 32
+"""Number of different numbers of calls."""
+
+Id = Annotated[int, msgspec.Meta(ge=0, lt=IDS)]
 Address = Annotated[int, msgspec.Meta(ge=0, lt=1 << 49)]
 Size = Annotated[int, msgspec.Meta(ge=1, le=1 << 49)]
 Count = Annotated[int, msgspec.Meta(ge=0, lt=1 << 32)]
@@ -247,9 +255,10 @@ Request = (
 
 
 class Call(_Message):
-    """A call of a client, with a number of the client's choice."""
+    """A call of a client, with a number of the client's choice, which no call without an answer
+    has."""
 
-    number: Count
+    number: Annotated[int, msgspec.Meta(ge=0, lt=CALL_NUMBERS)]
     request: Request
 
 

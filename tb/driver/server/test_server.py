@@ -10,6 +10,7 @@ from unittest.mock import DEFAULT, AsyncMock, Mock
 import numpy as np
 import pytest
 
+from signalbox.driver.client.spaces import ClientSpaces
 from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.compute.preemption import PreemptionError
 from signalbox.driver.device import DeviceError
@@ -17,7 +18,7 @@ from signalbox.driver.kernels.library import SPIN
 from signalbox.driver.memory.mmu_registers import MmuError
 from signalbox.driver.memory.physical import OutOfMemory
 from signalbox.driver.protocol.errors import ServerError
-from signalbox.driver.protocol.messages import Number, ReadTime
+from signalbox.driver.protocol.messages import CALL_NUMBERS, IDS, Number, ReadTime
 from signalbox.driver.runtime.limits import Limit
 from signalbox.driver.server.contexts import compute_settings
 from signalbox.driver.server.journal import Kind
@@ -824,3 +825,22 @@ def test_interrupted_changes_of_channels(turns: int):
         assert not session.server.owner.channels
 
     serve(run, applications=1, channels_each=1)
+
+
+def test_numbers_come_round():
+    """A client that runs for long finds numbers for its address spaces and calls: those of ended
+    ones are given again, those of open spaces are not."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        spaces = device.spaces
+        assert isinstance(spaces, ClientSpaces)
+        streams = [await device.stream(space=spaces.create())]
+        spaces._last, spaces._connection._count = IDS - 2, CALL_NUMBERS - 2
+        for _ in range(3):
+            streams.append(await device.stream(space=spaces.create()))
+        assert len({stream.space.base for stream in streams}) == len(streams)
+        for stream in streams:
+            await session.works(device, stream)
+
+    serve(run)
