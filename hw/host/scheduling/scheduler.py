@@ -132,25 +132,26 @@ class Scheduler(wiring.Component):
         self._other = Signal()
         self._has_floor = Signal()
         self._floor_ready = Signal()
-        # The holder has a copy running (`_copying`), and also a turn (`_floor_copying`).
+        # The holder has a turn; a copy running (`_copying`); both (`_floor_copying`).
+        turn = Signal()
         self._copying = Signal()
         self._floor_copying = Signal()
         served = (1 << self.served.channel) & self.served.active.replicate(config.channels)
         # The choice lags: its channel may have been taken meanwhile.
-        others = Signal(config.channels)
+        taken = self.served.active & oldest.choice.bit_select(self.served.channel, 1)
         m.d.comb += [
             self._ready.eq(self.parked.ready & self.turns.eligible),
             self._rivals.eq(self._ready & ~owner),
-            others.eq(self._rivals & ~served),
-            oldest.candidates.eq(others),
+            oldest.candidates.eq(self._rivals & ~served),
             oldest.stamps.eq(self.arrivals.stamps),
             self.client.candidate.valid.eq(oldest.found),
             self.client.candidate.channel.eq(oldest.channel),
-            self._other.eq((oldest.choice & others).any()),
+            self._other.eq((oldest.choice & self._rivals).any() & ~taken),
             self._has_floor.eq(self.floor.valid & (self.served.channel == self.floor.channel)),
-            self._floor_ready.eq((self._ready & owner).any()),
+            turn.eq((self.turns.eligible & owner).any()),
+            self._floor_ready.eq(turn & (self.parked.ready & owner).any()),
             self._copying.eq((self.engines.copying & owner).any()),
-            self._floor_copying.eq(self._copying & (self.turns.eligible & owner).any()),
+            self._floor_copying.eq(turn & self._copying),
         ]
         begins = self._choose(m, oldest)
         # No other channel wants the floor: its holder continues with a fresh slice (COPY-8).
@@ -229,6 +230,9 @@ class Scheduler(wiring.Component):
         """
         left = Signal(32)
         guest_left = Signal(32)
+        # Registered, for timing: the counter is 1.
+        last = Signal()
+        guest_last = Signal()
         over, guest_over = self._over, self._guest_over
         # `fresh`: the channel taken begins a slice as the holder. `renewed`: the holder's slice was
         # renewed in the previous cycle.
@@ -238,28 +242,36 @@ class Scheduler(wiring.Component):
         rest = Signal(32)
         single = Signal()
         length = Signal(32)
+        short = self.slice[1:] == 0
         m.d.comb += length.eq(self.slice | (self.slice == 0))
         granted = self.choice.taken & fresh
-        m.d.sync += [left.eq(left - 1), guest_left.eq(guest_left - 1), renewed.eq(0)]
-        with m.If(left == 1):
+        m.d.sync += [
+            left.eq(left - 1),
+            last.eq(left == 2),
+            guest_left.eq(guest_left - 1),
+            guest_last.eq(guest_left == 2),
+            renewed.eq(0),
+        ]
+        with m.If(last):
             m.d.sync += over.eq(1)
-        with m.If(guest_left == 1):
+        with m.If(guest_last):
             m.d.sync += guest_over.eq(1)
         with m.If(renewed):
-            m.d.sync += [left.eq(rest), over.eq(single)]
+            m.d.sync += [left.eq(rest), last.eq(rest == 1), over.eq(single)]
         with m.If(self.choice.take):
             # The slice itself comes in the next cycle.
             m.d.sync += [fresh.eq(begins), guest_over.eq(0)]
             with m.If(begins):
                 m.d.sync += over.eq(0)
         with m.If(self.choice.taken):
-            m.d.sync += [guest_left.eq(length), guest_over.eq(0)]
+            m.d.sync += [guest_left.eq(length), guest_last.eq(short), guest_over.eq(0)]
         with m.If(granted):
             m.d.sync += [
                 left.eq(length),
+                last.eq(short),
                 over.eq(0),
                 rest.eq(self.slice - 1),
-                single.eq(self.slice[1:] == 0),
+                single.eq(short),
             ]
         with m.If(self.client.give_up):
             with m.If(self._has_floor):
@@ -268,6 +280,5 @@ class Scheduler(wiring.Component):
                 m.d.sync += guest_over.eq(1)
         with m.If(alone & over & ~self.client.give_up):
             m.d.sync += [over.eq(0), renewed.eq(1)]
-        return over | ((left == 1) & ~renewed & ~granted), guest_over | (
-            (guest_left == 1) & ~self.choice.taken
-        )
+        ends = over | (last & ~renewed & ~granted)
+        return ends, guest_over | (guest_last & ~self.choice.taken)
