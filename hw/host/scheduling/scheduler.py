@@ -161,35 +161,29 @@ class Scheduler(wiring.Component):
         return m
 
     def _choose(self, m: Module, oldest: OldestFirst) -> Value:
-        """The target, and the holder of the floor once it is taken; returns whether a slice
-        begins."""
+        """The target, and the holder of the floor once it is taken; returns whether a slice begins
+        with `choice.take`."""
         keeps = Signal()
-        renew = Signal()
-        promote = Signal()
-        lose = Signal()
         # Registered, for timing: the holder is the target if it can proceed. Right after its own
         # service it most likely cannot.
         prefers = Signal()
-        # `promote` does not depend on `rivals`, which come late in the cycle. Where `other` is 1
-        # there is a rival, so a holder whose slice is over is not the target.
         m.d.comb += [
             keeps.eq(self._floor_ready & ~(self._over & self._rivals.any())),
             self.choice.target.eq(Mux(prefers, self.floor.channel, oldest.channel)),
             self.choice.found.eq(Mux(prefers, keeps, self._other & ~keeps)),
-            renew.eq(keeps & self._over & ~self._floor_copying),
-            promote.eq((self._other & ~self._floor_copying) & (self._over | ~self._floor_ready)),
-            lose.eq(~self._floor_ready & ~self._floor_copying),
         ]
         m.d.sync += prefers.eq(keeps & ~(self.served.active & self._has_floor))
-        with m.If(self.choice.take & promote):
+        # Only a target that was found is taken. So it is the holder exactly if `prefers`, and
+        # another channel only if the holder cannot proceed or its slice is over.
+        with m.If(self.choice.take & ~prefers & ~self._floor_copying):
             m.d.sync += [
                 self.floor.valid.eq(1),
                 self.floor.channel.eq(oldest.channel),
                 self._owner.eq(oldest.choice),
             ]
-        with m.Elif(~self.choice.take & ~self.served.active & lose):
+        with m.Elif(~self.served.active & ~self._floor_ready & ~self._floor_copying):
             m.d.sync += [self.floor.valid.eq(0), self._owner.eq(0)]
-        return promote | renew
+        return ~self._floor_copying & (~prefers | self._over)
 
     def _let_go(self, m: Module, ends: Value, guest_ends: Value) -> None:
         """When the served channel must let go, and how long a reservation lets it stay."""
