@@ -191,11 +191,10 @@ class Scheduler(wiring.Component):
         waited = Signal(range(PATIENCE))
         patient = waited != PATIENCE - 1
         keeps = self.engines.keeping.bit_select(self.served.channel, 1)
-        holder_must = ends & ~self._floor_copying & self._other
-        guest_must = (
-            (self._floor_ready & ~self._over)
-            | (self.floor.valid & self._over & ~self._floor_copying)
-            | (guest_ends & self._other)
+        # To another channel; to the holder, or to the next one; as it has no turn.
+        yields = Mux(self._has_floor, ends & ~self._floor_copying, guest_ends) & self._other
+        returns = ~self._has_floor & Mux(
+            self._over, self.floor.valid & ~self._floor_copying, self._floor_ready
         )
         expelled = ~self.turns.eligible.bit_select(self.served.channel, 1)
         spends = self.served.active & self._has_floor & self._over
@@ -203,9 +202,7 @@ class Scheduler(wiring.Component):
             rivalled.eq(
                 (self._rivals | (self.parked.wanting & self.turns.eligible & ~self._owner)).any()
             ),
-            self.choice.leave.eq(
-                self.served.active & (Mux(self._has_floor, holder_must, guest_must) | expelled)
-            ),
+            self.choice.leave.eq(self.served.active & (yields | returns | expelled)),
         ]
         m.d.comb += self.client.spent.eq(spends & self._copying & rivalled)
         m.d.sync += self.choice.stay.eq(
@@ -232,9 +229,10 @@ class Scheduler(wiring.Component):
         # renewed in the previous cycle.
         fresh = Signal()
         renewed = Signal()
-        # `rest`: the holder's slice less one cycle. `single`: the slice is one cycle.
+        # `rest`: the holder's slice less one cycle. `single`, `double`: the slice is one cycle, two.
         rest = Signal(32)
         single = Signal()
+        double = Signal()
         length = Signal(32)
         short = self.slice[1:] == 0
         m.d.comb += length.eq(self.slice | (self.slice == 0))
@@ -251,7 +249,7 @@ class Scheduler(wiring.Component):
         with m.If(guest_last):
             m.d.sync += guest_over.eq(1)
         with m.If(renewed):
-            m.d.sync += [left.eq(rest), last.eq(rest == 1), over.eq(single)]
+            m.d.sync += [left.eq(rest), last.eq(double), over.eq(single)]
         with m.If(self.choice.take):
             # The slice itself comes in the next cycle.
             m.d.sync += [fresh.eq(begins), guest_over.eq(0)]
@@ -266,6 +264,7 @@ class Scheduler(wiring.Component):
                 over.eq(0),
                 rest.eq(self.slice - 1),
                 single.eq(short),
+                double.eq(self.slice == 2),
             ]
         with m.If(self.client.give_up):
             with m.If(self._has_floor):
