@@ -229,7 +229,7 @@ class Scheduler(wiring.Component):
         # renewed in the previous cycle.
         fresh = Signal()
         renewed = Signal()
-        # `rest`: the holder's slice less one cycle. `single`, `double`: the slice is one cycle, two.
+        # `rest`: the holder's slice less one cycle. `single`, `double`: the slice is one, two cycles.
         rest = Signal(32)
         single = Signal()
         double = Signal()
