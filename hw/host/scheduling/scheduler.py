@@ -191,7 +191,7 @@ class Scheduler(wiring.Component):
         waited = Signal(range(PATIENCE))
         patient = waited != PATIENCE - 1
         keeps = self.engines.keeping.bit_select(self.served.channel, 1)
-        # To another channel; to the holder, or to the next one; as it has no turn.
+        # To another channel; to the holder, or as the floor is free; without a turn.
         yields = Mux(self._has_floor, ends & ~self._floor_copying, guest_ends) & self._other
         returns = ~self._has_floor & Mux(
             self._over, self.floor.valid & ~self._floor_copying, self._floor_ready
@@ -229,7 +229,8 @@ class Scheduler(wiring.Component):
         # renewed in the previous cycle.
         fresh = Signal()
         renewed = Signal()
-        # `rest`: the holder's slice less one cycle. `single`, `double`: the slice is one, two cycles.
+        # `rest`: the holder's slice less one cycle. `single`, `double`: it is one or two cycles
+        # long.
         rest = Signal(32)
         single = Signal()
         double = Signal()
