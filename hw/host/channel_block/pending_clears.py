@@ -18,8 +18,8 @@ class PendingClears(wiring.Component):
     Members
     -------
     resume : in, strobe: CLEAR_FAULTED for channel `target`; ignored for one that is not built.
-    due : out, registered: a CLEAR_FAULTED is pending, from two cycles after its `resume` on; never
-        in the cycle after `taken`.
+    due : out, registered: a CLEAR_FAULTED is pending. 1 two cycles after `resume` at the earliest;
+        0 in the cycle after `taken`.
     target : out, `channel_bits` bits, registered, with `due`: its channel.
     taken : in, strobe, only with `due`: the CLEAR_FAULTED for `target` is executed.
     """
