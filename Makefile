@@ -113,7 +113,7 @@ nightly: $(VENV)/.checks $(VENV)/.docs ## run everything, in parts of an hour at
 verilog: $(VENV)/.tools ## write SystemVerilog and the register map | ARGS='--output FOLDER --config NAME --channels N ...'
 	$(RUN) -m signalbox.hw.verilog $(ARGS)
 
-synth: $(VENV)/.checks ## report size and clock on an ECP5 | ARGS='UNIT ... --config NAME --record'
+synth: $(VENV)/.checks ## report size and clock on an ECP5 | ARGS='UNIT ... --config NAME --record --check'
 	$(RUN) -m signalbox.tb.tools.synth $(ARGS)
 
 plan: $(VENV)/.tools ## check that every requirement has a test, and print the verification plan | ARGS='--ran' (after make test and make prove)

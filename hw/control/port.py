@@ -94,9 +94,13 @@ class ControlPort(wiring.Component):
         access = target.access
         reply = Signal(32)
         done = Signal()
+        # Registered, for timing: the access acts in this cycle, and is a write.
+        writes = Signal()
+        m.d.sync += writes.eq(0)
         m.d.comb += [
             decode.access.eq(access.p),
             bank.access.eq(access.p),
+            bank.write.eq(writes & (decode.owner == Owner.GLOBAL)),
             bank.error.eq(self.error),
             bank.notify.eq(self.notify),
             bank.copied.eq(self.copied),
@@ -142,11 +146,11 @@ class ControlPort(wiring.Component):
                 with m.If(access.valid):
                     m.next = "CHOOSE"
             with m.State("CHOOSE"):
+                m.d.sync += writes.eq(access.p.write)
                 m.next = "ACT"
             with m.State("ACT"):
                 with m.Switch(decode.owner):
                     with m.Case(Owner.GLOBAL):
-                        m.d.comb += bank.write.eq(access.p.write)
                         m.next = "SETTLE"
                     with m.Case(Owner.DOORBELL):
                         with m.If(decode.known):

@@ -104,8 +104,10 @@ class _Slice:
             m.d.sync += [self.started.eq(1), self.length.eq(Mux(length == 0, 1, length))]
         self.ends = self.started & ((self.elapsed >= self.length) | yielded)
 
-    def check(self, m: Module, begins: Value, over: Value, left: Value, waits: Value) -> None:
-        """Check that the design agrees. `waits` : `left` is not set yet."""
+    def check(
+        self, m: Module, begins: Value, over: Value, left: Value, last: Value, waits: Value
+    ) -> None:
+        """Check that the design agrees. `waits` : `left` and `last` are not set yet."""
         with m.If(begins):
             m.d.comb += Assert(~over)
         with m.Elif(self.started):
@@ -113,6 +115,7 @@ class _Slice:
                 Assert((self.length != 0) & (self.length < 8) & (self.elapsed != 0)),
                 Assert(over == ((self.elapsed > self.length) | self._yielded)),
                 Assert(over | waits | (left == self.length + 1 - self.elapsed)),
+                Assert(over | waits | (last == (left == 1))),
             ]
 
 
@@ -246,15 +249,19 @@ class SchedulerProof(Proof):
 
         holder = _Slice(m, "holder", fresh, anew, dut.client.give_up & holder_served, dut.slice)
         guest = _Slice(m, "guest", took, Const(0), dut.client.give_up & ~holder_served, dut.slice)
-        single, rest = inside.signal("single"), inside.signal("rest")
+        single, double = inside.signal("single"), inside.signal("double")
+        rest = inside.signal("rest")
         with m.If(holder.started):
             m.d.comb += [
                 Assert(single == (holder.length == 1)),
+                Assert(double == (holder.length == 2)),
                 Assert(single | (rest == holder.length - 1)),
                 Assert(~restarted | (holder.elapsed == 1)),
             ]
-        holder.check(m, fresh, over, inside.signal("left"), restarted)
-        guest.check(m, took, inside.signal("guest_over"), inside.signal("guest_left"), Const(0))
+        left, last = inside.signal("left"), inside.signal("last")
+        holder.check(m, fresh, over, left, last, restarted)
+        left, last = inside.signal("guest_left"), inside.signal("guest_last")
+        guest.check(m, took, inside.signal("guest_over"), left, last, Const(0))
         m.d.comb += [
             Assert(~dut.floor.valid | fresh | holder.started),
             Cover(was_anew & (holder.length > 2)),

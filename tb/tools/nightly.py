@@ -165,6 +165,23 @@ def _repeated(part: str, simulator: str, seeds: int) -> list[str]:
     return _pytest(part, "--dist", "worksteal", *chosen)
 
 
+_SYNTHESISED = {
+    "host": ("host.*", "semaphore*", "copy", "control"),
+    "mmu": ("mmu*",),
+    "tasks": ("task_unit*", "nested*"),
+    "placement": ("placement", "placement-saving", "placement-nested", "placement.choice"),
+    "wide": ("placement*-32", "placement*-132"),
+    "sm": ("sm.*", "top"),
+}
+"""Patterns of units to synthesise, by part; each unit is in one part."""
+
+
+def _synth(about: str, units: Sequence[str]) -> Part:
+    """Part that synthesises the units, one after another on one core."""
+    command = _module("signalbox.tb.tools.synth", "--check", *units)
+    return Part(f"sizes and clocks are as recorded, {about}", lambda _: [command])
+
+
 _SITE = _module("sphinx", *"-q -W --keep-going -b html -c docs/site . sim_build/site".split())
 
 PARTS = {
@@ -196,6 +213,7 @@ PARTS = {
         "cycles are as recorded",
         lambda _: [_pytest("bench", "-m", "bench", "--dist", "loadfile")],
     ),
+    **{f"synth_{name}": _synth(name, units) for name, units in _SYNTHESISED.items()},
 }
 """Parts, in the order in which they run: those that fail soonest come first."""
 

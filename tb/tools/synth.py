@@ -1,11 +1,14 @@
 """Size and clock of the main units on an ECP5, with Yosys and nextpnr from PyPI.
 
-    python -m signalbox.tb.tools.synth [--config NAME] [--record] [UNIT...]
+    python -m signalbox.tb.tools.synth [--config NAME] [--record | --check] [UNIT...]
 
-Without names, all units run one after another; a large unit takes minutes. Port registers around
-the unit ensure that the clock is determined by paths inside it; they are not counted. Seed and
-target clock are fixed, so the same tools give the same numbers. `--record` writes them to
-`tb/tools/synth.json`.
+Without names, all units run one after another; a large unit takes minutes. A name may be a pattern,
+as `mmu.*`. Port registers around the unit ensure that the clock is determined by paths inside it;
+they are not counted. Seed and target clock are fixed, so the same tools give the same numbers.
+`--record` writes them to `tb/tools/synth.json`.
+
+`--check` fails if a number is not as recorded. With other versions of the tools than recorded, it
+fails only if a unit whose recorded clock reaches the budget misses it.
 
 Counts are taken after synthesis: LUT4, with a carry cell (CCU2C) counted as two, and without wide
 multiplexers (PFUMX, L6MUX21); flip-flops; block RAMs (DP16KD, 18 kbit); distributed RAMs (DPR16X4,
@@ -21,6 +24,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -75,7 +79,7 @@ from signalbox.hw.top import Signalbox
 from signalbox.tb.folders import SIM_BUILD, shown
 from signalbox.tb.simulation import yosys
 
-__all__ = ["RECORD", "UNITS", "Result", "budget", "main", "synthesise"]
+__all__ = ["RECORD", "UNITS", "Result", "budget", "main", "matching", "synthesise"]
 
 RECORD = Path(__file__).resolve().parent / "synth.json"
 """Recorded results: tool versions, and a `Result` per configuration and unit."""
@@ -210,6 +214,15 @@ def budget(unit: str) -> int:
     return {"top": 100, "placement.choice-132": 200}.get(unit, 150)
 
 
+def matching(patterns: Iterable[str]) -> list[str]:
+    """Units with a name that matches one of the patterns. Raises `ValueError` if a pattern matches
+    none."""
+    named = {one: {unit for unit in UNITS if fnmatchcase(unit, one)} for one in patterns}
+    if unknown := [one for one, units in named.items() if not units]:
+        raise ValueError(f"no unit {', '.join(unknown)}; there are {', '.join(UNITS)}")
+    return [unit for unit in UNITS if any(unit in units for units in named.values())]
+
+
 def _target(unit: str) -> int:
     """Target clock of the placer in MHz."""
     return max(_TARGET_MHZ, budget(unit) * 16 // 15)
@@ -339,38 +352,63 @@ def _report(unit: str, result: Result, before: Result | None) -> str:
     return _row([unit, *cells, budget(unit), before.mhz if before else "–"]) + verdict
 
 
-def main(arguments: list[str] | None = None) -> None:
-    """Synthesise the units on the command line and print a table."""
+def _fault(unit: str, result: Result, before: Result | None, same_tools: bool) -> str:
+    """Why the result does not pass `--check`; "" if it does."""
+    if before is None:
+        return "not recorded"
+    if same_tools:
+        now = asdict(result)
+        other = [f"{name} {was}" for name, was in asdict(before).items() if was != now[name]]
+        return f"recorded: {', '.join(other)}" if other else ""
+    missed = result.mhz < budget(unit) <= before.mhz
+    return "within budget when recorded, with other tools" if missed else ""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Synthesise the units on the command line and print a table. Returns 1 if a unit does not pass
+    `--check`, else 0."""
     parser = argparse.ArgumentParser(
         prog=program("signalbox.tb.tools.synth"), description="Report size and clock on an ECP5."
     )
-    parser.add_argument("units", nargs="*", metavar="UNIT", help=f"of {', '.join(UNITS)}")
+    parser.add_argument(
+        "units", nargs="*", metavar="UNIT", help=f"or a pattern, of {', '.join(UNITS)}"
+    )
     parser.add_argument("--config", choices=CONFIGS, default="default", help="default: default")
-    parser.add_argument("--record", action="store_true", help=f"write {shown(RECORD)}")
+    purpose = parser.add_mutually_exclusive_group()
+    purpose.add_argument("--record", action="store_true", help=f"write {shown(RECORD)}")
+    purpose.add_argument("--check", action="store_true", help="fail if not as recorded")
     args = parser.parse_args(arguments)
-    unknown = [name for name in args.units if name not in UNITS]
-    if unknown:
-        parser.error(f"no unit {', '.join(unknown)}; there are {', '.join(UNITS)}")
+    try:
+        units = matching(args.units or UNITS)
+    except ValueError as error:
+        parser.error(str(error))
     tools = _versions()
     record: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {"tools": tools}
+    same_tools = record["tools"] == tools
+    failed = 0
     known = record.setdefault(args.config, {})
     print(f"ECP5 LFE5U-85F, speed grade 6, seed {_SEED}, configuration {args.config}, "
           f"yosys {tools['yosys']}, nextpnr {tools['nextpnr']}")  # fmt: skip
     print(_row(["unit", "LUT4", "FF", "DP16KD", "DPR16X4", "MHz", "budget", "recorded"]))
-    for unit in args.units or UNITS:
+    for unit in units:
         result, _ = synthesise(unit, args.config)
         before = Result(**known[unit]) if unit in known else None
-        print(_report(unit, result, before), flush=True)
+        fault = _fault(unit, result, before, same_tools) if args.check else ""
+        failed += bool(fault)
+        print(_report(unit, result, before) + (f"  FAILED: {fault}" if fault else ""), flush=True)
         if args.record:
             known[unit] = asdict(result)
             record["tools"] = tools
             record[args.config] = {name: known[name] for name in UNITS if name in known}
             RECORD.write_text(json.dumps(record, indent=2) + "\n")
     print(f"slowest paths: {shown(SIM_BUILD / 'synth')}/*/path.txt")
+    if args.check:
+        print(f"{len(units) - failed} of {len(units)} units pass the check")
+    return int(failed > 0)
 
 
 if __name__ == "__main__":
     try:
-        main()
+        sys.exit(main())
     except RuntimeError as error:
         sys.exit(f"error: {error}")

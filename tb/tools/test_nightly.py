@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from signalbox.tb.folders import ROOT
-from signalbox.tb.tools import nightly, nightly_results, plan
+from signalbox.tb.tools import nightly, nightly_results, plan, synth
 from signalbox.tb.tools.nightly import PARTS, Part, run
 from signalbox.tb.tools.nightly_results import Outcome, known, page, present_commit, same_sources
 
@@ -250,6 +250,15 @@ def test_further_seeds():
             simulators.add(command[command.index("-k") + 1].partition(" ")[0])
     assert len(seeds) == len(set(seeds)) == 1 + 20 + 2
     assert simulators == {"verilator", "icarus"}
+
+
+def test_each_unit_is_synthesised_once():
+    units = []
+    for name, part in PARTS.items():
+        if name.startswith("synth_"):
+            (command,) = part.commands(0)
+            units += synth.matching(command[command.index("--check") + 1 :])
+    assert sorted(units) == sorted(synth.UNITS)
 
 
 def test_page(folder: Path):

@@ -5,7 +5,7 @@ from amaranth.lib import wiring
 from amaranth.lib.wiring import In, Out
 
 from signalbox.hw.config import Config
-from signalbox.hw.lib.arbiter import SteadyRoundRobin
+from signalbox.hw.lib.arbiter import RoundRobin
 from signalbox.hw.lib.onehot import encode
 from signalbox.hw.records.channel import channel_event
 
@@ -18,9 +18,10 @@ class PendingClears(wiring.Component):
     Members
     -------
     resume : in, strobe: CLEAR_FAULTED for channel `target`; ignored for one that is not built.
-    due : out, registered: a CLEAR_FAULTED was pending in the previous cycle.
-    target : out, `channel_bits` bits, with `due`: its channel.
-    taken : in, strobe: the CLEAR_FAULTED for `target` is executed; never in consecutive cycles.
+    due : out, registered: a CLEAR_FAULTED is pending. 1 two cycles after `resume` at the earliest;
+        0 in the cycle after `taken`.
+    target : out, `channel_bits` bits, registered, with `due`: its channel.
+    taken : in, strobe, only with `due`: the CLEAR_FAULTED for `target` is executed.
     """
 
     def __init__(self, config: Config) -> None:
@@ -36,11 +37,12 @@ class PendingClears(wiring.Component):
         m = Module()
         channels = self._config.channels
         pending = Signal(channels)
-        m.submodules.turns = turns = SteadyRoundRobin(channels)
-        m.d.comb += [turns.requests.eq(pending), turns.advance.eq(self.taken)]
-        m.d.sync += [self.due.eq(turns.grant.any()), self.target.eq(encode(turns.grant))]
+        m.submodules.turns = turns = RoundRobin(channels)
+        m.d.comb += [turns.requests.eq(pending), turns.advance.eq(~self.due)]
+        with m.If(~self.due):
+            m.d.sync += [self.due.eq(pending.any()), self.target.eq(encode(turns.grant))]
         with m.If(self.taken):
-            m.d.sync += pending.bit_select(self.target, 1).eq(0)
+            m.d.sync += [self.due.eq(0), pending.bit_select(self.target, 1).eq(0)]
         with m.If(self.resume.valid & (self.resume.target < channels)):
             m.d.sync += pending.bit_select(self.resume.target, 1).eq(1)
         return m

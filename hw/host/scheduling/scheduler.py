@@ -132,25 +132,26 @@ class Scheduler(wiring.Component):
         self._other = Signal()
         self._has_floor = Signal()
         self._floor_ready = Signal()
-        # The holder has a copy running (`_copying`), and also a turn (`_floor_copying`).
+        # The holder has a turn; a copy running (`_copying`); both (`_floor_copying`).
+        turn = Signal()
         self._copying = Signal()
         self._floor_copying = Signal()
         served = (1 << self.served.channel) & self.served.active.replicate(config.channels)
         # The choice lags: its channel may have been taken meanwhile.
-        others = Signal(config.channels)
+        taken = self.served.active & oldest.choice.bit_select(self.served.channel, 1)
         m.d.comb += [
             self._ready.eq(self.parked.ready & self.turns.eligible),
             self._rivals.eq(self._ready & ~owner),
-            others.eq(self._rivals & ~served),
-            oldest.candidates.eq(others),
+            oldest.candidates.eq(self._rivals & ~served),
             oldest.stamps.eq(self.arrivals.stamps),
             self.client.candidate.valid.eq(oldest.found),
             self.client.candidate.channel.eq(oldest.channel),
-            self._other.eq((oldest.choice & others).any()),
+            self._other.eq((oldest.choice & self._rivals).any() & ~taken),
             self._has_floor.eq(self.floor.valid & (self.served.channel == self.floor.channel)),
-            self._floor_ready.eq((self._ready & owner).any()),
+            turn.eq((self.turns.eligible & owner).any()),
+            self._floor_ready.eq(turn & (self.parked.ready & owner).any()),
             self._copying.eq((self.engines.copying & owner).any()),
-            self._floor_copying.eq(self._copying & (self.turns.eligible & owner).any()),
+            self._floor_copying.eq(turn & self._copying),
         ]
         begins = self._choose(m, oldest)
         # No other channel wants the floor: its holder continues with a fresh slice (COPY-8).
@@ -160,35 +161,29 @@ class Scheduler(wiring.Component):
         return m
 
     def _choose(self, m: Module, oldest: OldestFirst) -> Value:
-        """The target, and the holder of the floor once it is taken; returns whether a slice
-        begins."""
+        """The target, and the holder of the floor once it is taken; returns whether a slice begins
+        with `choice.take`."""
         keeps = Signal()
-        renew = Signal()
-        promote = Signal()
-        lose = Signal()
         # Registered, for timing: the holder is the target if it can proceed. Right after its own
         # service it most likely cannot.
         prefers = Signal()
-        # `promote` does not depend on `rivals`, which come late in the cycle. Where `other` is 1
-        # there is a rival, so a holder whose slice is over is not the target.
         m.d.comb += [
             keeps.eq(self._floor_ready & ~(self._over & self._rivals.any())),
             self.choice.target.eq(Mux(prefers, self.floor.channel, oldest.channel)),
             self.choice.found.eq(Mux(prefers, keeps, self._other & ~keeps)),
-            renew.eq(keeps & self._over & ~self._floor_copying),
-            promote.eq((self._other & ~self._floor_copying) & (self._over | ~self._floor_ready)),
-            lose.eq(~self._floor_ready & ~self._floor_copying),
         ]
         m.d.sync += prefers.eq(keeps & ~(self.served.active & self._has_floor))
-        with m.If(self.choice.take & promote):
+        # Only a target that was found is taken. So it is the holder exactly if `prefers`, and
+        # another channel only if the holder cannot proceed or its slice is over.
+        with m.If(self.choice.take & ~prefers & ~self._floor_copying):
             m.d.sync += [
                 self.floor.valid.eq(1),
                 self.floor.channel.eq(oldest.channel),
                 self._owner.eq(oldest.choice),
             ]
-        with m.Elif(~self.choice.take & ~self.served.active & lose):
+        with m.Elif(~self.served.active & ~self._floor_ready & ~self._floor_copying):
             m.d.sync += [self.floor.valid.eq(0), self._owner.eq(0)]
-        return promote | renew
+        return ~self._floor_copying & (~prefers | self._over)
 
     def _let_go(self, m: Module, ends: Value, guest_ends: Value) -> None:
         """When the served channel must let go, and how long a reservation lets it stay."""
@@ -196,11 +191,10 @@ class Scheduler(wiring.Component):
         waited = Signal(range(PATIENCE))
         patient = waited != PATIENCE - 1
         keeps = self.engines.keeping.bit_select(self.served.channel, 1)
-        holder_must = ends & ~self._floor_copying & self._other
-        guest_must = (
-            (self._floor_ready & ~self._over)
-            | (self.floor.valid & self._over & ~self._floor_copying)
-            | (guest_ends & self._other)
+        # To another channel; to the holder, or as the floor is free; without a turn.
+        yields = Mux(self._has_floor, ends & ~self._floor_copying, guest_ends) & self._other
+        returns = ~self._has_floor & Mux(
+            self._over, self.floor.valid & ~self._floor_copying, self._floor_ready
         )
         expelled = ~self.turns.eligible.bit_select(self.served.channel, 1)
         spends = self.served.active & self._has_floor & self._over
@@ -208,9 +202,7 @@ class Scheduler(wiring.Component):
             rivalled.eq(
                 (self._rivals | (self.parked.wanting & self.turns.eligible & ~self._owner)).any()
             ),
-            self.choice.leave.eq(
-                self.served.active & (Mux(self._has_floor, holder_must, guest_must) | expelled)
-            ),
+            self.choice.leave.eq(self.served.active & (yields | returns | expelled)),
         ]
         m.d.comb += self.client.spent.eq(spends & self._copying & rivalled)
         m.d.sync += self.choice.stay.eq(
@@ -229,37 +221,51 @@ class Scheduler(wiring.Component):
         """
         left = Signal(32)
         guest_left = Signal(32)
+        # Registered, for timing: the counter is 1.
+        last = Signal()
+        guest_last = Signal()
         over, guest_over = self._over, self._guest_over
         # `fresh`: the channel taken begins a slice as the holder. `renewed`: the holder's slice was
         # renewed in the previous cycle.
         fresh = Signal()
         renewed = Signal()
-        # `rest`: the holder's slice less one cycle. `single`: the slice is one cycle.
+        # `rest`: the holder's slice less one cycle. `single`, `double`: it is one or two cycles
+        # long.
         rest = Signal(32)
         single = Signal()
+        double = Signal()
         length = Signal(32)
+        short = self.slice[1:] == 0
         m.d.comb += length.eq(self.slice | (self.slice == 0))
         granted = self.choice.taken & fresh
-        m.d.sync += [left.eq(left - 1), guest_left.eq(guest_left - 1), renewed.eq(0)]
-        with m.If(left == 1):
+        m.d.sync += [
+            left.eq(left - 1),
+            last.eq(left == 2),
+            guest_left.eq(guest_left - 1),
+            guest_last.eq(guest_left == 2),
+            renewed.eq(0),
+        ]
+        with m.If(last):
             m.d.sync += over.eq(1)
-        with m.If(guest_left == 1):
+        with m.If(guest_last):
             m.d.sync += guest_over.eq(1)
         with m.If(renewed):
-            m.d.sync += [left.eq(rest), over.eq(single)]
+            m.d.sync += [left.eq(rest), last.eq(double), over.eq(single)]
         with m.If(self.choice.take):
             # The slice itself comes in the next cycle.
             m.d.sync += [fresh.eq(begins), guest_over.eq(0)]
             with m.If(begins):
                 m.d.sync += over.eq(0)
         with m.If(self.choice.taken):
-            m.d.sync += [guest_left.eq(length), guest_over.eq(0)]
+            m.d.sync += [guest_left.eq(length), guest_last.eq(short), guest_over.eq(0)]
         with m.If(granted):
             m.d.sync += [
                 left.eq(length),
+                last.eq(short),
                 over.eq(0),
                 rest.eq(self.slice - 1),
-                single.eq(self.slice[1:] == 0),
+                single.eq(short),
+                double.eq(self.slice == 2),
             ]
         with m.If(self.client.give_up):
             with m.If(self._has_floor):
@@ -268,6 +274,5 @@ class Scheduler(wiring.Component):
                 m.d.sync += guest_over.eq(1)
         with m.If(alone & over & ~self.client.give_up):
             m.d.sync += [over.eq(0), renewed.eq(1)]
-        return over | ((left == 1) & ~renewed & ~granted), guest_over | (
-            (guest_left == 1) & ~self.choice.taken
-        )
+        ends = over | (last & ~renewed & ~granted)
+        return ends, guest_over | (guest_last & ~self.choice.taken)
