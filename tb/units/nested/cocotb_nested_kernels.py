@@ -92,8 +92,8 @@ class Sweeps(Participant):
             self.cycles.append(cycle + 1 - self._begun)
             self._begun = None
             self._must |= self._before & self._stored
-            self._read = {one for one in self._before if tb.may_leave(one)}
-            self._queued |= self._read
+            self._read = {one for one in self._stored if tb.may_leave(one)}
+            self._queued |= self._read & self._before
 
     def _names(self, number: int) -> bool:
         return number % SPACES in self._spaces
