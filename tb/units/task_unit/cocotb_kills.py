@@ -537,19 +537,23 @@ async def one_more_end(dut: Any) -> None:
     """Other tasks that end one after another do not delay a request for ever: it waits for the one
     that is ending, and for the one after it, or the two after it with nested launches."""
     tb = await KillTestbench(dut).start()
-    behind = 2 if CONFIG.nested else 1
-    tasks = [Task(n, 5, asid=n, channel=3, blocks=1) for n in range(1, 2 + behind)]
-    tb.drive(finishing=1)
-    tb.request(KillScope.SPACE, Task(9, 5, asid=9))
-    await tb.steps(SWEEP)
-    for task in tasks:
-        assert tb.requests.pending
-        await tb.launch_all([task])
-        tb.rows.end = 0.5
-        await tb.until(lambda task=task: over(task), "it ends")
-        tb.rows.end = 0.0
-        await tb.steps(20)
-    assert not tb.requests.pending
+    behind, number = 2 if CONFIG.nested else 1, 0
+    for ends in (1, 1 + behind, 1 + behind):
+        tb.drive(finishing=1)
+        tb.request(KillScope.SPACE, Task(9, 5, asid=9))
+        await tb.steps(SWEEP)
+        for _ in range(ends):
+            assert tb.requests.pending
+            number += 1
+            task = Task(number, 5, asid=number, channel=3, blocks=1)
+            await tb.launch_all([task])
+            tb.rows.end = 0.5
+            await tb.until(lambda task=task: over(task), "it ends")
+            tb.rows.end = 0.0
+            await tb.steps(20)
+        assert bool(tb.requests.pending) == (ends <= behind)
+        tb.drive(finishing=0)
+        await tb.until(lambda: not tb.requests.pending, "the request is accepted", 10)
     await tb.finish()
 
 
