@@ -787,9 +787,10 @@ GLOBAL = Block(
                     1,
                     0,
                     ", ".join(f"{one.value} {one.name}" for one in KillScope)
-                    + ": TASK_KILL_RECORD in ASID, all tasks of ASID, all tasks of CONTEXT.",
+                    + ": TASK_KILL_RECORD in ASID, all tasks of ASID, all tasks of CONTEXT. 3: "
+                    "none.",
                 ),
-                Field("CONTEXT", 7, 4, "Context of the tasks."),
+                Field("CONTEXT", 7, 4, "Context of the tasks. From CONTEXTS on: none."),
                 Field("ASID", 25, 16, "Address space of the tasks."),
             ),
         ),

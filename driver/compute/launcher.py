@@ -80,7 +80,8 @@ class Launcher(ABC):
     @abstractmethod
     async def kill_task(self, space: AddressSpace, record: int) -> None:
         """Kill the task of a record, if it is in progress, and wait until it has ended. It ends
-        with an error of its channel (TASK_KILLED)."""
+        with an error of its channel (TASK_KILLED); one that has launched others, when these are
+        over, which is not waited for."""
 
     @abstractmethod
     async def kill_context(self, context: Context) -> None:
@@ -101,8 +102,8 @@ class Launcher(ABC):
 
     async def kill_tree(self, space: AddressSpace, record: int) -> None:
         """Kill the task of a record like `kill_task`, and those of its descendants whose `Child`
-        has not been freed. A kernel that only waits for its descendants is not killed. A kernel
-        whose launch is in progress may be missed; a further call kills it."""
+        has not been freed. A kernel whose launch is in progress may be missed; a further call
+        kills it."""
         await self.kill_task(space, record)
         for child in [*self._children.get(space, ())]:
             if record in self.lineage(space, child).records[1:]:

@@ -36,8 +36,9 @@ class KernelEnds(wiring.Component):
     waiting for that. Otherwise there could be a deadlock: `TaskEnd` may wait for the launch of a
     dependent task, and the task unit takes no launch while it offers `failed` or `disowned`.
 
-    A sweep visits all numbers. Kernels with a stored end that must be killed go on as failed,
-    KILLED, unless they are already being read.
+    A sweep visits all numbers and marks stored ends of kernels that must be killed; marked kernels
+    go on as failed, KILLED. At its end, at most one of those that ended before it is not marked,
+    apart from kernels that have gone on: it is being read, or waits to go on.
 
     Cycles from the acceptance of an end to END: 1; from `over` to the offer of the kernel: 4, if
     none is offered; from its completion to DONE: 2; of a sweep: 4 per number, and more for kernels
@@ -59,7 +60,7 @@ class KernelEnds(wiring.Component):
     given_up : out, stream of `task_failure`: each failed kernel, when its descendants are complete.
     reported : out, stream of `task_completed`: `completed`, passed on.
     on : in, per channel: enabled. Ended kernels of other channels go on as failed, KILLED.
-    sweep : in, a sweep is in progress; falls after `swept`.
+    sweep : in, a sweep is in progress; falls in the cycle after `swept`.
     visited : out, a `task_ended`: the kernel visited by the sweep; arbitrary for a number without a
         stored end.
     named : in, 1 cycle later: that kernel must be killed.
@@ -161,13 +162,13 @@ class KernelEnds(wiring.Component):
             ]
 
     def _visit(self, m: Module) -> None:
-        """Mark the stored ends of kernels that must be killed. A kernel that ends meanwhile is
-        unmarked; it ends after the sweep of rows, so it need not be killed."""
+        """Mark the stored ends of kernels that must be killed. An end that is stored during a visit
+        of its number stays unmarked: `KillSweep` has already visited that kernel in its row."""
         write, read, mark = self._write, self._read, self._mark
         number = Signal(read.addr.shape(), name="visit")
         named, stale = (Signal(name=name) for name in ("was_named", "stale"))
-        over = self._over.o
-        free = Signal(name="free")
+        """`stale`: the end that was read is no longer stored."""
+        over, free = self._over.o, Signal(name="free")
         overwrites = self._stores & (write.addr == number)
         m.d.comb += [
             free.eq(~(over.valid & over.ready)),

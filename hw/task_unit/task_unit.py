@@ -118,9 +118,9 @@ class TaskUnit(wiring.Component):
     nesting : in, `DEPTH_BITS` bits: depth of the deepest kernels of the running context; 0 or 1:
         none can launch.
     ends : in, 1 bit, strobe: `TaskEnd` takes a task.
-    sweep_ends : out, 1 bit: ended kernels that must be killed are searched; falls after
+    sweep_ends : out, 1 bit: search for ended kernels that must be killed; falls in the cycle after
         `ends_swept`.
-    ends_swept : in, 1 bit, strobe: all have been found.
+    ends_swept : in, 1 bit, strobe: all are found.
     block : out, a `block_family`, with `launched` of a CHILD: the family of the launching block
         from now on.
     parent : out, 32 bits, with `launched` of a CHILD: page of the QMD of the launching kernel.

@@ -193,6 +193,30 @@ async def kill_request(dut, scope: KillScope):
 
 
 @cocotb.test(**LIMIT)
+async def kills_nothing(dut):
+    """A request for a context that the machine does not have, or of an unknown scope, kills no
+    task."""
+    machine = await SimMachine.start(dut)
+    device = await Device.open(machine, PriorityPolicy(1))
+    stream = await device.stream()
+    task = await endless_warps(device, stream)
+    await machine.wait_cycles(3000)
+    control, running = device.control, (await device.control.read_fields("TASK_STATE"))["CONTEXT"]
+    await control.write("TASK_KILL_RECORD", task.record >> 8)
+    requests = [(KillScope.CONTEXT, context) for context in (8 + running, 10 + running)]
+    for scope, context in (*requests, (max(KillScope) + 1, running)):
+        await control.write("TASK_KILL", SCOPE=scope, ASID=stream.space.asid, CONTEXT=context)
+        while (await control.read_fields("TASK_STATE"))["KILLING"]:
+            assert machine.now() < 100_000
+        await machine.wait_cycles(1000)
+        assert await read_error(control, stream.channel.index) is None
+        assert (await control.read_channel_fields(stream.channel.index, "STATUS"))["ACTIVE"]
+    await task.cancel()
+    await device.close()
+    assert await control.read("INTR") == 0
+
+
+@cocotb.test(**LIMIT)
 async def killed_while_it_waits(dut):
     """Blocks that wait for SM resources held by another channel's endless work end with their own
     channel; the endless work continues (PREEMPT-7)."""

@@ -55,7 +55,7 @@ def test_compute(simulator: str) -> None:
         "signalbox.tb.driver.cocotb_compute_driver",
         simulator=simulator,
         name="driver-compute",
-        minimum=29,
+        minimum=30,
     )
 
 

@@ -21,5 +21,5 @@ def test_nested_kernels(simulator: str, nodes: int) -> None:
         simulator=simulator,
         name=f"nested-kernels-{nodes}",
         env={"NODES": str(nodes)},
-        minimum=2,
+        minimum=5,
     )

@@ -9,8 +9,9 @@ from signalbox.hw.errors import Refusal
 from signalbox.hw.records.launch import LaunchAction
 from signalbox.hw.records.memory import MemoryStatus
 from signalbox.hw.registers import KillScope, PreemptionLevel
+from signalbox.tb.testbench.clocked import Participant
 from signalbox.tb.testbench.contents import Failing
-from signalbox.tb.testbench.ends import Source
+from signalbox.tb.testbench.ends import Sink, Source
 from signalbox.tb.testbench.goals import Rounds
 from signalbox.tb.units.task_unit.queue_testbench import CLOSE, Queue, QueueTestbench
 from signalbox.tb.units.task_unit.task_testbench import (
@@ -28,6 +29,45 @@ SWEEP = 20 * CONFIG.rows
 """More cycles than a visit of all rows, queues and lists takes if there are few tasks."""
 
 
+class EndedKernels(Participant):
+    """With nested launches, holds the kernels that wait for their descendants, and visits them
+    during each request after a random number of cycles.
+
+    Members
+    -------
+    visits : number of visits.
+    hold : a visit does not end.
+    """
+
+    def __init__(self, tb: "KillTestbench", ended: Sink) -> None:
+        self.visits, self.hold = 0, False
+        self._tb, self._ended = tb, ended
+        self._left = 0
+        """Cycles left of the visit in progress."""
+        self._was = self._waits = self._swept = False
+        """`_was`: `sweep_ends` in the last cycle. `_waits`: an ended task was not taken in that
+        cycle. `_swept`: the visit ended in that cycle."""
+        self._taken = 0
+        tb.join(self)
+
+    def drive(self, cycle: int) -> None:
+        if self._was and not self.hold:
+            self._left -= 1
+        self._swept = self._was and self._left == 0
+        self._tb.drive(ends=len(self._ended.taken) > self._taken, ends_swept=self._swept)
+        self._taken = len(self._ended.taken)
+
+    def sample(self, cycle: int) -> None:
+        sweeps = bool(self._tb.get("sweep_ends"))
+        if sweeps and not self._was:
+            assert not self._waits, "an ended task is on its way"
+            self.visits += 1
+            self._left = self._tb.random.randint(1, 60)
+        assert sweeps or not self._was or self._swept, "stopped too early"
+        self._was = sweeps and not self._swept
+        self._waits = self._ended.offered and not self._ended.open
+
+
 class KillTestbench(QueueTestbench):
     """Testbench in which tasks are killed. Warps of a killed row end at once, unless `stuck`; other
     blocks end with probability `rows.end`.
@@ -35,12 +75,15 @@ class KillTestbench(QueueTestbench):
     Members
     -------
     requests : kill requests.
+    kernels : with nested launches, kernels that wait for their descendants.
     lost : number of tasks lost from their lists.
     """
 
     def __init__(self, dut: Any, place: float = 0.3, end: float = 0.0) -> None:
         super().__init__(dut, place, end)
-        self.requests = Source(self, "kill_request")
+        self.requests = Source(self, "kill_request", then=self._accepted)
+        self.kernels = EndedKernels(self, self.ended) if CONFIG.nested else None
+        self._visits = 0
         self.stuck = False
         self.lost = 0
         self.drive(calm=1)
@@ -49,6 +92,11 @@ class KillTestbench(QueueTestbench):
         """Request to kill the task, its address space or its context."""
         fields = {"context": task.context, "asid": task.asid, "page": task.page}
         self.requests.put({"scope": scope} | fields)
+
+    def _accepted(self, request: dict[str, Any]) -> None:
+        if self.kernels is not None:
+            assert self.kernels.visits > self._visits, "ended kernels were not visited"
+            self._visits = self.kernels.visits
 
     async def step(self) -> None:
         await super().step()
@@ -367,6 +415,25 @@ async def requested(dut: Any, scope: str, place: str) -> None:
     assert all(one.outcome == "ended" for one in tasks if one not in victims)
 
 
+@cocotb.test()
+async def names_nothing(dut: Any) -> None:
+    """A request of an unknown scope, or for a context that the configuration does not have, kills
+    nothing."""
+    tb = await KillTestbench(dut).start()
+    tasks = crowd(2 * CONFIG.slots, (3, 6))
+    await tb.launch_all(tasks)
+    await tb.until(lambda: len(tb.held) == CONFIG.slots, "slots are full")
+    scope = {"scope": max(KillScope) + 1, "asid": tasks[0].asid, "page": tasks[0].page}
+    contexts = [{"scope": KillScope.CONTEXT, "context": n} for n in range(CONFIG.contexts, 16)]
+    for request in (scope, *contexts):
+        tb.requests.put(request)
+        await tb.until(lambda: not tb.requests.pending, "the request is accepted", 20_000)
+    assert not any(tb.killed(tasks)) and not tb.get("kill")
+    tb.rows.end = 0.5
+    await tb.finish()
+    assert all(one.outcome == "ended" for one in tasks)
+
+
 class Twin(Task):
     """A task whose record is at the same address as that of task 1, in another space."""
 
@@ -468,20 +535,54 @@ async def ending_tasks(dut: Any) -> None:
 @cocotb.test()
 async def one_more_end(dut: Any) -> None:
     """Other tasks that end one after another do not delay a request for ever: it waits for the one
-    that is ending, and for the one after it."""
+    that is ending, and for the one after it, or the two after it with nested launches."""
     tb = await KillTestbench(dut).start()
+    behind, number = 2 if CONFIG.nested else 1, 0
+    for ends in (1, 1 + behind, 1 + behind):
+        tb.drive(finishing=1)
+        tb.request(KillScope.SPACE, Task(9, 5, asid=9))
+        await tb.steps(SWEEP)
+        for _ in range(ends):
+            assert tb.requests.pending
+            number += 1
+            task = Task(number, 5, asid=number, channel=3, blocks=1)
+            await tb.launch_all([task])
+            tb.rows.end = 0.5
+            await tb.until(lambda task=task: over(task), "it ends")
+            tb.rows.end = 0.0
+            await tb.steps(20)
+        assert bool(tb.requests.pending) == (ends <= behind)
+        tb.drive(finishing=0)
+        await tb.until(lambda: not tb.requests.pending, "the request is accepted", 10)
+    await tb.finish()
+
+
+@cocotb.test(skip=not CONFIG.nested)
+async def ended_kernels(dut: Any) -> None:
+    """A request waits until the kernels that have ended are visited, however long that takes; a
+    task that has ended waits no longer to be taken by then. Other tasks go on meanwhile."""
+    tb = await KillTestbench(dut).start()
+    kernels, pace = tb.kernels, tb.ended.pace
+    assert kernels is not None
+    kernels.hold = True
     tasks = [Task(n, 5, asid=n, channel=3, blocks=1) for n in (1, 2)]
-    tb.drive(finishing=1)
-    tb.request(KillScope.SPACE, Task(3, 5, asid=3))
+    tb.ended.pace = lambda: False
+    await tb.launch_all(tasks[:1])
+    tb.rows.end = 0.5
+    await tb.until(lambda: tb.ended.offered, "it ends")
+    tb.request(KillScope.SPACE, tasks[0])
     await tb.steps(SWEEP)
-    for task in tasks:
-        assert tb.requests.pending
-        await tb.launch_all([task])
-        tb.rows.end = 0.5
-        await tb.until(lambda task=task: over(task), "it ends")
-        tb.rows.end = 0.0
-        await tb.steps(20)
-    assert not tb.requests.pending
+    assert not kernels.visits
+    tb.ended.pace = pace
+    await tb.until(lambda: kernels.visits == 1, "ended kernels are visited")
+    assert tasks[0].outcome == "ended"
+    await tb.launch_all(tasks[1:])
+    await tb.until(lambda: over(tasks[1]), "another task ends")
+    await tb.steps(SWEEP)
+    assert tb.requests.pending
+    kernels.hold = False
+    await tb.until(lambda: not tb.requests.pending, "the request is accepted", 2 * SWEEP)
+    assert kernels.visits == 1
     await tb.finish()
 
 

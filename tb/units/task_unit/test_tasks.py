@@ -55,11 +55,14 @@ def test_queues(simulator: str, name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     tiers(
-        ["default", "large"], smoke={"default": ["rows_of_others", "launches"]}, nightly=["large"]
+        ["default", "large", "nested"],
+        smoke={"default": ["rows_of_others", "launches"]},
+        nightly=["large"],
     ),
 )
 def test_kills(simulator: str, name: str) -> None:
-    run(simulator, "kills", name, minimum=23)
+    """Kills, with and without nested launches."""
+    run(simulator, "kills", name, minimum=25 if name == "nested" else 24)
 
 
 @pytest.mark.smoke("child_of_a_kernel", "depth_limit")
