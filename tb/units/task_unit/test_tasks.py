@@ -59,7 +59,7 @@ def test_queues(simulator: str, name: str) -> None:
     ),
 )
 def test_kills(simulator: str, name: str) -> None:
-    run(simulator, "kills", name, minimum=23)
+    run(simulator, "kills", name, minimum=24)
 
 
 @pytest.mark.smoke("child_of_a_kernel", "depth_limit")
