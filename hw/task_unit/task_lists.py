@@ -88,8 +88,8 @@ class TaskLists(wiring.Component):
     push ahead of visits. `area` may change only while all lists are empty.
 
     A visit reads the tasks of one list in order. Between its steps, tasks may be pushed and popped:
-    it passes over those pushed at the head, includes those pushed at the tail before its last step,
-    and reads none that was popped. A dropped task keeps its place until it is popped.
+    it passes over those pushed since its first step, and reads none that was popped. A dropped task
+    keeps its place until it is popped.
 
     Members
     -------
