@@ -23,7 +23,7 @@ class KillJobs(JobStates):
             sweep.on.eq(unit.on),
             kills.on.eq(unit.on),
             sweep.waiting.eq(parts.lists.waiting),
-            sweep.rows.eq(slots.kill.any()),
+            sweep.rows.eq(slots.kill),
             sweep.rests.eq(parts.choice.rests),
             sweep.queues.eq(parts.queues.open),
             sweep.ends.eq(

@@ -57,7 +57,7 @@ class KillSweep(wiring.Component):
     requested : out, the request is in progress.
     waiting : in, per level of each context: its list is not empty.
     queues : in, per queue: open.
-    rows : in, the task of some row has faulted or must be killed.
+    rows : in, per row: its task has faulted or must be killed.
     rests : in, the task unit is between two jobs.
     ends : in, strobe: `TaskEnd` accepts a task.
     finishing : in, a task is ending, or is about to end.
@@ -82,7 +82,7 @@ class KillSweep(wiring.Component):
             "requested": Out(1),
             "waiting": In(config.contexts * config.levels),
             "queues": In(config.queues),
-            "rows": In(1),
+            "rows": In(config.rows),
             "rests": In(1),
             "ends": In(1),
             "finishing": In(1),
@@ -94,6 +94,9 @@ class KillSweep(wiring.Component):
         })
         self._again = Signal()
         """Another sweep is due."""
+        self._left = Signal(config.rows, name="left")
+        """Rows that had to be killed at the end of the sweep, until they are free. Others may fault
+        later, one after the other; the request does not wait for those."""
         self._below = Signal(config.levels)
         """Mask of the levels of the context that are done."""
         self._behind = 2 if config.nested else 1
@@ -106,7 +109,7 @@ class KillSweep(wiring.Component):
         m = Module()
         config, visit = self._config, self.visit
         was = Signal(config.channels)
-        m.d.sync += was.eq(self.on)
+        m.d.sync += [was.eq(self.on), self._left.eq(self._left & self.rows)]
         with m.FSM(name="sweep"):
             with m.State("IDLE"):
                 for counter in (visit.row, visit.where, visit.queue, self._below):
@@ -114,7 +117,7 @@ class KillSweep(wiring.Component):
                 with m.If(self._again):
                     m.d.sync += self._again.eq(0)
                     m.next = "ROWS"
-                with m.Elif(self.requested & ~self.rows):
+                with m.Elif(self.requested & ~self._left.any()):
                     m.d.comb += self.request.ready.eq(1)
                     m.d.sync += self.requested.eq(0)
                 with m.Elif(self.request.valid & ~self.requested):
@@ -176,6 +179,7 @@ class KillSweep(wiring.Component):
         """Wait for the job in progress, for the tasks that are ending and those behind them, and
         then for a launch."""
         with m.State("JOB"):
+            m.d.sync += self._left.eq(self.rows)
             with m.If(self.rests):
                 m.next = "TAKEN" if self._config.nested else "ENDS"
         if self._config.nested:

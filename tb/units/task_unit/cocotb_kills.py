@@ -1,5 +1,6 @@
 """Killed tasks: the task unit with rows in Python (PREEMPT-7)."""
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -690,3 +691,42 @@ async def _launch_some(
     ]
     await tb.launch_all(tasks)
     return tasks
+
+
+@cocotb.test()
+async def faults_of_others(dut: Any) -> None:
+    """A kill request is complete once its own task has ended, although rows of others are killed
+    all the time, each before the last one is free."""
+    tb = await KillTestbench(dut).start()
+    tb.stuck = True
+    tasks = crowd(3 * CONFIG.slots, (3,))
+    await tb.launch_all(tasks)
+    named, others = tasks[0], deque(tasks[1:])
+    await tb.until(lambda: running(tb, named), "it runs")
+    tb.request(KillScope.TASK, named)
+    while tb.requests.pending:
+        assert len(others) > 1, "the request waits for the rows of others"
+        await tb.until(lambda: running(tb, others[1]), "another one runs")
+        for one in (others[0], others[1]):
+            tb.faults |= {one.number}
+            tb.drive(fault=1 << one.row)
+            await tb.step()
+            tb.drive(fault=0)
+        await tb.steps(200)
+        end_all(tb, named)
+        end_all(tb, others[0])
+        await tb.until(lambda: over(others[0]), "a row is free")
+        others.popleft()
+    assert tb.killed([named]) == [True]
+
+
+def running(tb: KillTestbench, task: Task) -> bool:
+    """Whether the task has blocks on SMs."""
+    return task.row is not None and bool(tb.rows.rows[task.row].running)
+
+
+def end_all(tb: KillTestbench, task: Task) -> None:
+    """All blocks of the task end."""
+    if task.row is not None:
+        for block in [*tb.rows.rows[task.row].running]:
+            tb.rows.finish(tb.rows.rows[task.row], block)
