@@ -126,11 +126,11 @@ class ComputeRegisters(wiring.Component):
         """Count refused children; keep the first one."""
         count, refused = self._refusals, self.refused
         with m.If(refused.valid & first):
-            m.d.sync += [self._refused.eq(refused), count.eq(1)]
+            m.d.sync += self._refused.eq(refused)
+        with m.If(self.clear.child):
+            m.d.sync += count.eq(refused.valid)
         with m.Elif(refused.valid):
             m.d.sync += count.eq(count + ~count.all())
-        with m.Elif(self.clear.child):
-            m.d.sync += count.eq(0)
 
     def _refused_child(self) -> dict[str, Value]:
         """Registers of refused children; 0 before the first one."""

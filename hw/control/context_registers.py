@@ -37,19 +37,21 @@ class ContextRegisters(wiring.Component):
         m = Module()
         request, response = self.port.request, self.port.response
         access = Signal.like(request.p)
+        # Registered with `access`, for timing: one-hot, its context.
+        here = Signal(self._config.contexts)
         value = Signal(32)
         writes = Signal(self._config.contexts)
-        words = self._words(m, access, writes)
+        words = self._words(m, access, here, writes)
         with m.FSM(name="access"):
             with m.State("IDLE"):
                 m.d.comb += request.ready.eq(1)
                 m.d.sync += access.eq(request.p)
+                for number in range(self._config.contexts):
+                    m.d.sync += here[number].eq(request.p.address[_WORD_BITS:] == number)
                 with m.If(request.valid):
                     m.next = "CHOOSE"
             with m.State("CHOOSE"):
-                for number in range(self._config.contexts):
-                    here = access.address[_WORD_BITS:] == number
-                    m.d.comb += writes[number].eq(access.write & here)
+                m.d.comb += writes.eq(Mux(access.write, here, 0))
                 m.d.sync += value.eq(reduce(or_, words))
                 m.next = "RESPOND"
             with m.State("RESPOND"):
@@ -59,11 +61,10 @@ class ContextRegisters(wiring.Component):
         m.d.comb += response.p.data.eq(value)
         return m
 
-    def _words(self, m: Module, access: data.View, writes: Signal) -> list[Value]:
+    def _words(self, m: Module, access: data.View, here: Signal, writes: Signal) -> list[Value]:
         """Fields of all registers, each 0 unless its register is being read."""
         found = []
         for number, setting in enumerate(self.settings):
-            here = access.address[_WORD_BITS:] == number
             parts = []
             for register in CONTEXT:
                 mine = access.address[:_WORD_BITS] == register.offset // 4
@@ -73,6 +74,6 @@ class ContextRegisters(wiring.Component):
                     with m.If(writes[number] & mine):
                         m.d.sync += part.eq(access.data[field.lo :])
                     parts.append(part)
-                    found.append(Mux(here & mine, part << field.lo, 0))
+                    found.append(Mux(here[number] & mine, part << field.lo, 0))
             m.d.comb += setting.eq(Cat(parts))
         return found

@@ -78,6 +78,9 @@ class GlobalRegisters(wiring.Component):
         m = Module()
         self._tasks_wrong = Signal()
         self._runlist_wrong = Signal()
+        # Registered, for timing: written bits that are 1.
+        self._ones = Signal(32)
+        m.d.sync += self._ones.eq(self._merged(Const(0, 32)))
         values: dict[str, Value] = {
             register.name: Const(register.constant(self._config), 32)
             for register in GLOBAL
@@ -112,10 +115,7 @@ class GlobalRegisters(wiring.Component):
         m.submodules.interrupts = unit = Interrupts(self._config.channels)
         cleared = []
         for name in ("INTR_NOTIFY", "INTR_COPY"):
-            halves = [
-                Mux(self._written(m, GLOBAL[f"{name}_{half}"]), self._merged(Const(0, 32)), 0)
-                for half in ("LO", "HI")
-            ]
+            halves = (self._cleared(m, GLOBAL[f"{name}_{half}"]) for half in ("LO", "HI"))
             cleared.append(Cat(*halves))
         m.d.comb += [
             unit.error.eq(self.error),
@@ -153,7 +153,7 @@ class GlobalRegisters(wiring.Component):
     def _faults(self, m: Module, values: Mapping[str, Value]) -> dict[str, Value]:
         """The fault buffer and the first fault record."""
         port, size, status = self.faults, GLOBAL["FAULT_SIZE"], GLOBAL["FAULT_STATUS"]
-        cleared = Mux(self._written(m, status), self._merged(Const(0, 32)), 0)
+        cleared = self._cleared(m, status)
         m.d.comb += [
             port.base.eq(page_of(values, "FAULT_BUFFER")),
             port.records.eq(field_of(values, size, "RECORDS")),
@@ -182,18 +182,14 @@ class GlobalRegisters(wiring.Component):
         """The compute engine."""
         m.submodules.tasks = unit = ComputeRegisters(self._config)
         engine, size = self.compute, GLOBAL["TASK_LISTS_SIZE"]
-        cleared = {
-            name: Mux(self._written(m, GLOBAL[name]), self._merged(Const(0, 32)), 0)
-            for name in ("TASK_STATUS", "CONTEXT_BROKEN")
-        }
         m.d.comb += [
             [member.eq(getattr(engine, name)) for name, member in unit.watched().items()],
-            unit.clear.eq(cleared["TASK_STATUS"]),
+            unit.clear.eq(self._cleared(m, GLOBAL["TASK_STATUS"])),
             unit.kills.eq(self._written(m, GLOBAL["TASK_KILL"])),
             unit.command.eq(self.access.data),
             unit.record.eq(values["TASK_KILL_RECORD"]),
             self._tasks_wrong.eq(unit.attention),
-            engine.mend.eq(cleared["CONTEXT_BROKEN"]),
+            engine.mend.eq(self._cleared(m, GLOBAL["CONTEXT_BROKEN"])),
             engine.slice.eq(values["CONTEXT_SLICE"]),
             engine.timeout.eq(values["CONTEXT_TIMEOUT"]),
             engine.child_limit.eq(values["CHILD_LIMIT"]),
@@ -210,7 +206,6 @@ class GlobalRegisters(wiring.Component):
         m.submodules.runlist = unit = RunlistRegisters()
         port, submit = self.runlist, GLOBAL["RUNLIST_SUBMIT"]
         pretest = GLOBAL["RUNLIST_ACQ_PRETEST"]
-        cleared = Mux(self._written(m, GLOBAL["RUNLIST_STATUS"]), self._merged(Const(0, 32)), 0)
         m.d.sync += [
             port.submit.valid.eq(self._written(m, submit)),
             port.pretest.eq(
@@ -223,7 +218,7 @@ class GlobalRegisters(wiring.Component):
             port.submit.offset.eq(field_of(values, submit, "OFFSET")),
             port.enable.eq(field_of(values, GLOBAL["RUNLIST_CONTROL"], "ENABLE")),
             port.unit.eq(field_of(values, GLOBAL["RUNLIST_UNIT"], "CYCLES")),
-            unit.clear.eq(cleared),
+            unit.clear.eq(self._cleared(m, GLOBAL["RUNLIST_STATUS"])),
             unit.state.eq(port.state),
             unit.refused.eq(port.refused),
             unit.acquire.eq(port.acquire),
@@ -266,6 +261,10 @@ class GlobalRegisters(wiring.Component):
         chosen = Signal(name=f"chosen_{register.name}")
         m.d.sync += chosen.eq(self.access.word[:10] == register.offset // 4)
         return self.write & chosen
+
+    def _cleared(self, m: Module, register: Register) -> Value:
+        """Bits that a write of 1 clears."""
+        return Mux(self._written(m, register), self._ones, 0)
 
     def _merged(self, old: Value) -> Value:
         """`old` with the written bytes replaced."""

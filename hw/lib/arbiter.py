@@ -81,8 +81,9 @@ class RoundRobin(wiring.Component):
             ]
             m.d.comb += self.grant[index].eq(self.requests[index] & ~Cat(before).any())
         for members in self.classes:
-            mine = self.grant[members.start : members.stop]
-            with m.If(self.advance & mine.any()):
+            mine = self.requests[members.start : members.stop]
+            urgent = self.requests[: members.start]
+            with m.If(self.advance & mine.any() & ~urgent.any()):
                 for (one, other), turned in self._turned.items():
                     if one in members:
                         m.d.sync += turned.eq(self.grant[one:other].any())
