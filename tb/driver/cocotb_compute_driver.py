@@ -209,7 +209,7 @@ async def kills_nothing(dut):
     for scope, context in (*requests, (max(KillScope) + 1, running)):
         await control.write("TASK_KILL", SCOPE=scope, ASID=asid, CONTEXT=context)
         while (await control.read_fields("TASK_STATE"))["KILLING"]:
-            assert machine.now() < 100_000
+            await machine.wait_cycles(100)
         await machine.wait_cycles(1000)
         assert await read_error(control, stream.channel.index) is None
         assert (await control.read_channel_fields(stream.channel.index, "STATUS"))["ACTIVE"]
