@@ -50,7 +50,8 @@ class Backlog(wiring.Component):
     visited : in, per channel, one-hot: the channel of `can`, `stamp` and `step`.
     can : out, combinational, conditions of the visited channel, up to date two cycles after a step.
         `report`: a failed write is to be reported. `accept`: a GP_PUT has arrived. `ask`: a
-        doorbell has announced a GP_PUT. `open`: an entry has arrived. `claim`: there is space for
+        doorbell has announced a GP_PUT; not in the visit after `accept`, so that a channel rung in
+        every visit still fetches. `open`: an entry has arrived. `claim`: there is space for
         another entry. `room`: there is space for a burst. `sync`: everything fetched was executed.
         `drop`, `rest`: the channel is `dropping`, or `resting`.
     stamp : out, `STAMP_BITS` bits, combinational: stamp of the doorbell that announced the GP_PUT
@@ -116,7 +117,7 @@ class Backlog(wiring.Component):
         with m.If(self.doorbell.valid):
             m.d.sync += self.now.eq(self.now + 1)
         channels = self._config.channels
-        names = ("work", "looked", "rung", "asking", "fresh", "failed", "room", "quiet")
+        names = ("work", "looked", "rung", "asking", "fresh", "heard", "failed", "room", "quiet")
         self._flags = {name: Signal(channels, name=name) for name in names}
         counter = unsigned(self._config.prefetch_beats.bit_length())
         self._credits = Signal(data.ArrayLayout(counter, channels))
@@ -153,14 +154,17 @@ class Backlog(wiring.Component):
                 m.d.sync += stamp.eq(self.now)
         with m.If(_at(self.put, channel)):
             m.d.sync += flags["fresh"][channel].eq(1)
+        with m.If(self._taken("seen", channel)):
+            m.d.sync += flags["heard"][channel].eq(0)
         with m.If(self._taken("accept", channel)):
             m.d.sync += [flags["fresh"][channel].eq(0), flags["asking"][channel].eq(0)]
+            m.d.sync += flags["heard"][channel].eq(1)
         with m.If(self._taken("report", channel)):
             m.d.sync += flags["failed"][channel].eq(0)
         with m.If(_at(self.unwritten, channel)):
             m.d.sync += flags["failed"][channel].eq(1)
         with m.If(_at(self.clear, channel)):
-            names = ("asking", "rung", "fresh", "failed")
+            names = ("asking", "rung", "fresh", "heard", "failed")
             m.d.sync += [flags[name][channel].eq(0) for name in names]
 
     def _rang(self, channel: int) -> Value:
@@ -215,7 +219,8 @@ class Backlog(wiring.Component):
         grown = room & ~was_room
         news = rare | grown | _at(self.put, channel) | _at(self.entry, channel)
         with m.If(self._taken("seen", channel)):
-            m.d.sync += [work.eq(0), looked.eq(1)]
+            # A doorbell that this visit passes over gets the next one.
+            m.d.sync += [work.eq(flags["heard"][channel] & flags["rung"][channel]), looked.eq(1)]
         with m.If(self._over):
             m.d.sync += looked.eq(0)
         with m.If(news | self._taken("again", channel)):
@@ -243,7 +248,7 @@ class Backlog(wiring.Component):
         looks = {
             "report": flags["failed"],
             "accept": flags["fresh"],
-            "ask": flags["rung"] & ~flags["asking"],
+            "ask": flags["rung"] & ~flags["asking"] & ~flags["heard"],
             "open": Cat(self._arrived[channel] != 0 for channel in channels),
             "claim": Cat(self._claimed[channel] != ENTRIES_AHEAD for channel in channels),
             "room": flags["room"],

@@ -242,3 +242,22 @@ async def rate(dut):
         share = (len(tb.dwords[0]) - count) / (tb.cycle - begin)
         dut._log.info(f"latency {latency}: {share:.2f} dwords per cycle")
         assert share >= min(1, ahead / (latency + 16))
+
+
+@cocotb.test(**LIMIT)
+async def doorbells_in_every_visit(dut):
+    """A channel that is rung before each of its visits fetches what earlier doorbells announced."""
+    tb = await FetchTestbench(dut).start()
+    for latency in (1, 10):
+        tb = await tb.again(latency)
+        rings = [Ring(tb, channel) for channel in range(CONFIG.channels)]
+        for ring in rings:
+            await ring.open()
+            ring.segment(0, BURST)
+            ring.kick()
+        for _ in range(100 * CONFIG.channels):
+            for ring in rings:
+                ring.kick()
+                await tb.step()
+        for ring in rings:
+            assert tb.dwords[ring.channel] == list(range(BURST)), f"{ring.channel}, {latency}"
