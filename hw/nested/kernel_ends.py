@@ -112,7 +112,7 @@ class KernelEnds(wiring.Component):
         m.submodules.killed = killed = Memory(shape=1, depth=nodes, init=[])
         m.submodules.over, m.submodules.done = over, done = self._over, self._done
         self._write, self._read = rows.write_port(), rows.read_port()
-        self._mark, self._marked = killed.write_port(), killed.read_port()
+        self._mark, self._marked = killed.write_port(), killed.read_port(domain="comb")
         given = self.ended.valid | self.failed.valid | self.disowned.valid | self.completed.valid
         left = (over.level != 0) | (done.level != 0)
         m.d.comb += [
@@ -174,7 +174,6 @@ class KernelEnds(wiring.Component):
             free.eq(~(over.valid & over.ready)),
             mark.en.eq(self._stores),
             mark.addr.eq(write.addr),
-            self._marked.addr.eq(read.addr),
             [
                 self.visited[name].eq(read.data.kernel[name])
                 for name in self.visited.shape().members
@@ -209,7 +208,10 @@ class KernelEnds(wiring.Component):
         read, found, over = self._read, self._found, self._over.o
         item = Signal(read.data.shape())
         self._number = Signal(self._config.nested_bits, name="number")
-        m.d.comb += over.ready.eq(~(self._brings | found))
+        m.d.comb += [
+            over.ready.eq(~(self._brings | found)),
+            self._marked.addr.eq(self._number),
+        ]
         with m.If(over.ready):
             m.d.sync += [self._brings.eq(over.valid), self._number.eq(over.payload)]
         with m.If(self._brings):

@@ -138,12 +138,12 @@ class KernelEndsProof(Proof):
         with m.If(over.valid & (over.p.kernel == self._kernel)):
             m.d.sync += self._stage.eq(Stage.COMPLETE)
         with m.If(pops):
-            m.d.sync += [self._stage.eq(Stage.READ), self._off.eq(self._killed)]
+            m.d.sync += self._stage.eq(Stage.READ)
         with m.If(self._is(Stage.READ)):
             channel = self._end.kernel.task.channel[: CONFIG.channel_bits]
             m.d.sync += [
                 self._stage.eq(Stage.OFFERED),
-                self._off.eq(self._off | ~dut.on.bit_select(channel, 1)),
+                self._off.eq(self._killed | ~dut.on.bit_select(channel, 1)),
             ]
         how = Value.cast(self._end.how)
         fails = (how == FAILED) | ((how == ENDED) & self._off)
