@@ -31,7 +31,8 @@ from signalbox.driver.protocol.messages import (
 __all__ = ["ClientSpace", "ClientSpaces"]
 
 _SERVERS_BYTES = 1 << 38
-"""Bytes from `AddressSpace.upper` that the server keeps for rings and pushbuffers."""
+"""Bytes from `AddressSpace.upper` that the server keeps for rings and pushbuffers; in a space of up
+to 2^39 bytes, half of those from there on."""
 
 
 class ClientSpace(AddressSpace):
@@ -43,7 +44,7 @@ class ClientSpace(AddressSpace):
         super().__init__(memory, name, size)
         self._connection, self._number, self._open = connection, number, False
         self._answers: list[Result] = []
-        self._addresses.take(super().upper, _SERVERS_BYTES)
+        self._addresses.take(super().upper, self.upper - super().upper)
 
     @property
     def base(self) -> int:
@@ -53,7 +54,8 @@ class ClientSpace(AddressSpace):
     @property
     def upper(self) -> int:
         """See `AddressSpace.upper`; above the addresses of the server."""
-        return super().upper + _SERVERS_BYTES
+        own = super().upper
+        return own + min(_SERVERS_BYTES, (self.size - own) // 2)
 
     async def open(self) -> None:
         """Create the space at the server, on first use."""

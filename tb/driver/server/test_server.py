@@ -750,6 +750,27 @@ def test_interrupted_changes_of_a_space(turns: int):
     serve(run)
 
 
+@pytest.mark.parametrize("bits", [22, 32, 39, 40])
+def test_size_of_a_space(bits: int):
+    """A space of any size has addresses for the server's mappings, and for the client's own behind
+    these."""
+
+    async def run(session: Session) -> None:
+        device = await session.client()
+        space = device.spaces.create(size=1 << bits)
+        stream, event = await device.stream(space=space), device.event()
+        data = np.arange(100, dtype=np.uint32)
+        source, target = (
+            await device.upload(data, space=space),
+            await device.allocate(400, space=space),
+        )
+        await stream.memcpy_async(target, source, data.nbytes, done=event)
+        await event.synchronize()
+        assert (target.read(np.uint32, 100) == data).all()
+
+    serve(run, applications=1)
+
+
 @pytest.mark.parametrize("interrupted", [False, True])
 def test_refused_unmapping(monkeypatch: pytest.MonkeyPatch, interrupted: bool):
     """If the server refuses an unmapping because the machine does not answer, a later call frees

@@ -20,6 +20,7 @@ from signalbox.hw.host.scheduling.runlist import Runlist
 from signalbox.hw.host.scheduling.runlist_loader import RunlistLoader
 from signalbox.hw.host.scheduling.scheduler import Scheduler
 from signalbox.hw.host.scheduling.tsg_rotation import TsgRotation
+from signalbox.hw.host.userd_writeback import UserdWriteback
 from signalbox.hw.host.waits.barrier import Barrier
 from signalbox.hw.host.waits.compute_waits import ComputeWaits
 from signalbox.hw.host.waits.mem_ops import MemOps
@@ -226,6 +227,14 @@ def test_channel_registers(simulator: str, size: str) -> None:
 @pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
 def test_channel_states(simulator: str, size: str) -> None:
     run(ChannelStates(CONFIGS[size]), "channel_states", simulator, size, 1)
+
+
+@pytest.mark.parametrize(
+    "size",
+    tiers(["tiny", "default", "large"], smoke={"tiny": ["at_once"]}, nightly=["tiny", "large"]),
+)
+def test_userd_writeback(simulator: str, size: str) -> None:
+    run(UserdWriteback(CONFIGS[size]), "userd_writeback", simulator, size, 3)
 
 
 @pytest.mark.parametrize("size", tiers(["tiny", "default"], smoke=["tiny"]))
