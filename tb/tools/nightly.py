@@ -179,7 +179,7 @@ _SYNTHESISED = {
 def _synth(about: str, units: Sequence[str]) -> Part:
     """Part that synthesises the units, one after another on one core."""
     command = _module("signalbox.tb.tools.synth", "--check", *units)
-    return Part(f"sizes and clocks are as recorded, {about}", lambda _: [command])
+    return Part(f"sizes and clocks, {about}", lambda _: [command])
 
 
 _SITE = _module("sphinx", *"-q -W --keep-going -b html -c docs/site . sim_build/site".split())

@@ -7,8 +7,9 @@ as `mmu.*`. Port registers around the unit ensure that the clock is determined b
 they are not counted. Seed and target clock are fixed, so the same tools give the same numbers.
 `--record` writes them to `tb/tools/synth.json`.
 
-`--check` fails if a number is not as recorded. With other versions of the tools than recorded, it
-fails only if a unit whose recorded clock reaches the budget misses it.
+`--check` fails if a count or the clock is more than a tenth worse than recorded, or if a unit misses
+the budget that it reached when recorded. Routing is chaotic: a change elsewhere in a unit moves its
+clock by some percent.
 
 Counts are taken after synthesis: LUT4, with a carry cell (CCU2C) counted as two, and without wide
 multiplexers (PFUMX, L6MUX21); flip-flops; block RAMs (DP16KD, 18 kbit); distributed RAMs (DPR16X4,
@@ -83,6 +84,9 @@ __all__ = ["RECORD", "UNITS", "Result", "budget", "main", "matching", "synthesis
 
 RECORD = Path(__file__).resolve().parent / "synth.json"
 """Recorded results: tool versions, and a `Result` per configuration and unit."""
+
+_WORSE = 1.1
+"""Ratio to the record that `--check` tolerates."""
 
 
 def _l1(config: Config) -> L1Tlb:
@@ -352,16 +356,17 @@ def _report(unit: str, result: Result, before: Result | None) -> str:
     return _row([unit, *cells, budget(unit), before.mhz if before else "–"]) + verdict
 
 
-def _fault(unit: str, result: Result, before: Result | None, same_tools: bool) -> str:
+def _fault(unit: str, result: Result, before: Result | None) -> str:
     """Why the result does not pass `--check`; "" if it does."""
     if before is None:
         return "not recorded"
-    if same_tools:
-        now = asdict(result)
-        other = [f"{name} {was}" for name, was in asdict(before).items() if was != now[name]]
-        return f"recorded: {', '.join(other)}" if other else ""
-    missed = result.mhz < budget(unit) <= before.mhz
-    return "within budget when recorded, with other tools" if missed else ""
+    least = max(before.mhz / _WORSE, budget(unit) if before.mhz >= budget(unit) else 0)
+    counts = {name: was for name, was in asdict(before).items() if name != "mhz"}
+    other = [
+        f"{name} {was}" for name, was in counts.items() if getattr(result, name) > was * _WORSE
+    ]
+    other += [f"mhz {before.mhz}"] if result.mhz < least else []
+    return f"recorded: {', '.join(other)}" if other else ""
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -376,7 +381,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--config", choices=CONFIGS, default="default", help="default: default")
     purpose = parser.add_mutually_exclusive_group()
     purpose.add_argument("--record", action="store_true", help=f"write {shown(RECORD)}")
-    purpose.add_argument("--check", action="store_true", help="fail if not as recorded")
+    purpose.add_argument("--check", action="store_true", help="fail if much worse than recorded")
     args = parser.parse_args(arguments)
     try:
         units = matching(args.units or UNITS)
@@ -384,7 +389,6 @@ def main(arguments: list[str] | None = None) -> int:
         parser.error(str(error))
     tools = _versions()
     record: dict[str, Any] = json.loads(RECORD.read_text()) if RECORD.exists() else {"tools": tools}
-    same_tools = record["tools"] == tools
     failed = 0
     known = record.setdefault(args.config, {})
     print(f"ECP5 LFE5U-85F, speed grade 6, seed {_SEED}, configuration {args.config}, "
@@ -393,7 +397,7 @@ def main(arguments: list[str] | None = None) -> int:
     for unit in units:
         result, _ = synthesise(unit, args.config)
         before = Result(**known[unit]) if unit in known else None
-        fault = _fault(unit, result, before, same_tools) if args.check else ""
+        fault = _fault(unit, result, before) if args.check else ""
         failed += bool(fault)
         print(_report(unit, result, before) + (f"  FAILED: {fault}" if fault else ""), flush=True)
         if args.record:

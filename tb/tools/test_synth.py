@@ -39,12 +39,12 @@ def test_as_recorded(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", [{"lut4": 101}, {"flip_flops": 49}, {"dp16kd": 1}, {"dpr16x4": 3}, {"mhz": 155.1}]
+    "change", [{"lut4": 111}, {"flip_flops": 56}, {"dp16kd": 1}, {"dpr16x4": 5}, {"mhz": 149.9}]
 )
-def test_not_as_recorded(
+def test_much_worse_than_recorded(
     change: dict[str, float], measured: dict[str, Result], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Any number that differs is shown with the recorded one; a better one, too."""
+    """The number is shown with the recorded one."""
     (name,) = change
     measured["host.barrier"] = replace(FAST, **change)
     assert main([*RECORDED]) == 0
@@ -60,17 +60,20 @@ def test_not_recorded(measured: dict[str, Result], capsys: pytest.CaptureFixture
     assert "FAILED: not recorded\n" in capsys.readouterr().out
 
 
-def test_other_tools(measured: dict[str, Result], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With other tools, only the budget counts, where the recorded clock reaches it."""
-    monkeypatch.setattr(synth, "_versions", lambda: TOOLS | {"nextpnr": "2"})
-    measured |= {"host.barrier": replace(FAST, lut4=90, mhz=150.0), "mmu.l1": replace(SLOW, mhz=90)}
+def test_somewhat_worse_than_recorded(measured: dict[str, Result]) -> None:
+    """Counts and clocks may be a tenth worse, but a budget that was reached may not be missed."""
+    measured |= {
+        "host.barrier": replace(FAST, lut4=110, mhz=150.0),
+        "mmu.l1": replace(SLOW, mhz=109.1),
+    }
     assert check() == 0
-    measured["host.barrier"] = replace(FAST, mhz=149.9)
+    measured["mmu.l1"] = replace(SLOW, mhz=109.0)
     assert check() == 1
 
 
 def test_recorded_again(measured: dict[str, Result]) -> None:
-    measured["host.barrier"] = replace(FAST, lut4=101)
+    measured["host.barrier"] = replace(FAST, lut4=111)
+    assert check() == 1
     assert main(["--record", "host.barrier"]) == 0
     assert check() == 0
     with pytest.raises(SystemExit):
