@@ -7,8 +7,8 @@ as `mmu.*`. Port registers around the unit ensure that the clock is determined b
 they are not counted. Seed and target clock are fixed, so the same tools give the same numbers.
 `--record` writes them to `tb/tools/synth.json`.
 
-`--check` fails if a count or the clock is more than a tenth worse than recorded, or if a unit misses
-the budget that it reached when recorded. Routing is chaotic: a change elsewhere in a unit moves its
+`--check` fails if a count or the clock is more than a tenth worse than recorded, or if a unit
+misses the budget that it reached when recorded. Routing is chaotic: any change in a unit moves its
 clock by some percent.
 
 Counts are taken after synthesis: LUT4, with a carry cell (CCU2C) counted as two, and without wide
