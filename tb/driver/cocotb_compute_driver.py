@@ -202,10 +202,12 @@ async def kills_nothing(dut):
     task = await endless_warps(device, stream)
     await machine.wait_cycles(3000)
     control, running = device.control, (await device.control.read_fields("TASK_STATE"))["CONTEXT"]
+    asid = stream.space.asid
+    assert asid is not None
     await control.write("TASK_KILL_RECORD", task.record >> 8)
     requests = [(KillScope.CONTEXT, context) for context in (8 + running, 10 + running)]
     for scope, context in (*requests, (max(KillScope) + 1, running)):
-        await control.write("TASK_KILL", SCOPE=scope, ASID=stream.space.asid, CONTEXT=context)
+        await control.write("TASK_KILL", SCOPE=scope, ASID=asid, CONTEXT=context)
         while (await control.read_fields("TASK_STATE"))["KILLING"]:
             assert machine.now() < 100_000
         await machine.wait_cycles(1000)
