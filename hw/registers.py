@@ -57,7 +57,7 @@ ADDRESS_BITS = 16
 ID = 0x5349_4742
 """`ID` of every Signalbox: "SIGB"."""
 
-VERSION = (2, 15)
+VERSION = (2, 16)
 """Major and minor version of the register map; the major number grows with incompatible changes."""
 
 
@@ -748,6 +748,13 @@ GLOBAL = Block(
             (
                 Field("IDLE", 0, 0, "It holds no task, and none is on its way to it."),
                 Field("ACTIVE", 1, 1, "A context runs: its address spaces are bound."),
+                Field(
+                    "STARTING",
+                    2,
+                    2,
+                    "A context is being bound: its instance block is read, and its address spaces "
+                    "are bound. Also with IDLE, if its tasks have been killed meanwhile.",
+                ),
                 Field("CONTEXT", 7, 4, "The running context, or the last one."),
                 Field("KILLING", 8, 8, "Tasks named by TASK_KILL have not all ended."),
             ),

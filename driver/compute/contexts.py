@@ -419,12 +419,11 @@ class Contexts:
         return f"of {len(self._contexts)} contexts {', '.join(held) or 'none is open'}"
 
     async def _wait_for_binds(self) -> None:
-        """Wait until no context is being switched in: it may still read its old instance block.
-        Raises `ContextError`."""
+        """Wait until no context is being switched in: it may still read its old instance block. A
+        context may be, although the engine is idle. Raises `ContextError`."""
         waited = 0
         while True:
-            state = await self._control.read_fields("TASK_STATE")
-            if state["IDLE"] or state["ACTIVE"]:
+            if not (await self._control.read_fields("TASK_STATE"))["STARTING"]:
                 return
             if waited >= _PATIENCE_CYCLES:
                 raise ContextError(f"no context has begun to run for {waited} cycles")

@@ -90,13 +90,19 @@ class TaskLists:
             self._space = space
 
     async def rest(self) -> None:
-        """Wait until the compute engine holds no task. Raises `TaskListError`."""
+        """Wait until the compute engine holds no task and binds no address space. Raises
+        `TaskListError`."""
         waited = 0
-        while not (await self._control.read_fields("TASK_STATE"))["IDLE"]:
+        while await self._works():
             if waited >= _PATIENCE_CYCLES:
                 raise TaskListError(f"the compute engine still has tasks after {waited} cycles")
             await self._control.machine.wait_cycles(_POLL_CYCLES)
             waited += _POLL_CYCLES
+
+    async def _works(self) -> bool:
+        """Whether the compute engine has tasks, or binds address spaces."""
+        state = await self._control.read_fields("TASK_STATE")
+        return bool(not state["IDLE"] or state["STARTING"])
 
     def free(self) -> None:
         """Free the memory, once no address space maps it."""

@@ -232,6 +232,7 @@ class ComputeEngine(wiring.Component):
             contexts.mend.eq(control.mend),
             contexts.waiting.eq(tasks.waiting),
             control.broken.eq(contexts.broken),
+            control.starting.eq(contexts.starting),
             control.active.eq(contexts.active),
             control.context.eq(contexts.context),
             [getattr(tasks, name).eq(getattr(contexts, name)) for name in _OF_CONTEXT],

@@ -12,7 +12,7 @@ from signalbox.hw.registers import GLOBAL
 
 __all__ = ["ComputeRegisters"]
 
-_WATCHED = ("broken", "active", "context", "idle", "lost", "fault", "refused")
+_WATCHED = ("broken", "starting", "active", "context", "idle", "lost", "fault", "refused")
 _STATUS = data.StructLayout({"warp_fault": 1, "lost": 1, "child": 1})
 """Fields of TASK_STATUS."""
 
@@ -42,6 +42,7 @@ class ComputeRegisters(wiring.Component):
     Members
     -------
     broken : in, per context: cannot run.
+    starting : in, a context is being bound.
     active : in, a context runs.
     context : in, `context_bits` bits: the running context, or the last one.
     idle : in, the engine holds no task.
@@ -95,6 +96,7 @@ class ComputeRegisters(wiring.Component):
         state = {
             "IDLE": self.idle,
             "ACTIVE": self.active,
+            "STARTING": self.starting,
             "CONTEXT": self.context,
             "KILLING": self.kill.valid,
         }

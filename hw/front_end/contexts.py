@@ -1,7 +1,7 @@
 """Context scheduler: selects the running context and binds its address spaces (ASID-20,
 ASID-21)."""
 
-from amaranth.hdl import Const, Module, Mux, Signal, Value
+from amaranth.hdl import Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.wiring import In, Out, connect, flipped
 
@@ -90,6 +90,8 @@ class Contexts(wiring.Component):
     waiting : in, per context: one of its lists is not empty.
     empty : in, no kernel row is occupied and no task is on its way into one.
     context : out, `context_bits` bits: the running context.
+    starting : out, a context is being bound: its instance block is read, or its binds are not all
+        acknowledged. It goes on even if its tasks have been killed.
     active : out, the context's tasks may have slots.
     leave : out, all its tasks must give up their slots; at level WFI, once they have ended. Also 1
         while no context runs.
@@ -121,6 +123,7 @@ class Contexts(wiring.Component):
             "waiting": In(config.contexts),
             "empty": In(1),
             "context": Out(config.context_bits),
+            "starting": Out(1),
             "active": Out(1),
             "leave": Out(1, init=1),
             "overdue": Out(1),
@@ -165,7 +168,7 @@ class Contexts(wiring.Component):
         m.d.comb += self.switches.eq(self.leave & (self.active | turns.requests.any()))
         self._place(m)
         self._bind(m)
-        with m.FSM(name="context"):
+        with m.FSM(name="context") as fsm:
             self._choose(m, turns)
             self._read_valid(m)
             self._read_bases(m)
@@ -173,6 +176,8 @@ class Contexts(wiring.Component):
             self._end_binding(m)
             self._break(m)
             self._run(m, turns.requests)
+        rests = ("NONE", "RUNS", "TOLD", "LEAVES")
+        m.d.comb += self.starting.eq(~Cat(fsm.ongoing(state) for state in rests).any())
         return m
 
     def _choose(self, m: Module, turns: RoundRobin) -> None:

@@ -68,6 +68,7 @@ class ComputeControl(wiring.Signature):
     timeout : out, 32 bits: cycles in which a leaving context ends its blocks; 0: no limit.
     mend : out, strobe per context: allow a broken context to run again.
     broken : in, per context: the context cannot run.
+    starting : in, a context is being bound, even if its tasks have been killed.
     active : in, a context is running.
     context : in, `context_bits` bits: the running context, or the last one.
     child_limit : out, 12 bits: maximum number of incomplete children; 0: no limit.
@@ -86,6 +87,7 @@ class ComputeControl(wiring.Signature):
             "mend": Out(config.contexts),
             "kill": Out(stream.Signature(kill_request(config))),
             "broken": In(config.contexts),
+            "starting": In(1),
             "active": In(1),
             "context": In(config.context_bits),
             "idle": In(1),

@@ -19,6 +19,9 @@ from signalbox.hw.config import CONFIGS, Config
 from signalbox.tb.driver.fakes.machine import SPACE, FakeMachine
 from signalbox.tb.driver.interruption import interrupt
 
+IDLE, STARTING = 1 << 0, 1 << 2
+"""Bits of TASK_STATE."""
+
 
 def test_instance_block():
     """Bit positions are those of spec page 60: subcontexts at 664, page directories from 672 on.
@@ -165,8 +168,10 @@ def test_many_spaces_one_after_another():
     asyncio.run(main())
 
 
-def test_waits_for_a_context_that_begins(monkeypatch):
-    """A space leaves its context only after any bind from the old instance block; such a bind would
+@pytest.mark.parametrize("beside", [0, IDLE])
+def test_waits_for_a_context_that_begins(monkeypatch, beside: int):
+    """A space leaves its context only after any bind from the old instance block, even if the tasks
+    of the context that begins have been killed, so that the engine is idle. Such a bind would
     otherwise take the ASID from its next owner."""
     machine = FakeMachine()
     monkeypatch.setattr(contexts, "_PATIENCE_CYCLES", 1000)
@@ -181,14 +186,14 @@ def test_waits_for_a_context_that_begins(monkeypatch):
         def begins() -> int:
             nonlocal left
             left -= 1
-            return 0 if left > 0 else state()
+            return STARTING | beside if left > 0 else state()
 
         machine.engine.state = begins
         await stream.close()
         assert left == 0 and device.space.asid is not None
         again = await device.stream()
         await (await again.launch(SPIN, 1, 1, {"CYCLES": 1})).synchronize()
-        machine.engine.state = lambda: 0
+        machine.engine.state = lambda: STARTING | beside
         with pytest.raises(ContextError, match="no context has begun to run for 1000 cycles"):
             await again.close()
 
@@ -209,7 +214,7 @@ def test_interrupted_leaving(monkeypatch, turns: int):
         context = device.engine.contexts.of(device.space)
         assert context is not None and isinstance(device.spaces, AddressSpaces)
         await device.engine.contexts.place(context, "deep")
-        state, machine.engine.state = machine.engine.state, lambda: 0
+        state, machine.engine.state = machine.engine.state, lambda: STARTING
         await interrupt(device.channels.close(0), turns)
         with pytest.raises(ContextError, match="no context has begun to run for 10000 cycles"):
             await device.channels.close(0)

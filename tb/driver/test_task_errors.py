@@ -387,6 +387,28 @@ def test_broken_context():
     run(body)
 
 
+def test_leaving_beside_a_broken_context():
+    """Address spaces leave other contexts at once while tasks of a broken one wait (ASID-22)."""
+
+    async def body(device, machine):
+        own = await device.compute.contexts.create("own")
+        space = device.create_space("bad", context=own)
+        stream, other = await device.stream(space=space), await device.stream()
+        await goes_on(device, other)
+        machine.compute.contexts[0]["INSTANCE_HI"] = 0x100
+        task = await stream.launch(SPIN, 1, 1, {"CYCLES": 1})
+        with pytest.raises(ContextBroken):
+            await task.synchronize()
+        begun = machine.now()
+        await device.channels.close(other.channel.index)
+        assert machine.now() - begun < 1000
+        machine.compute.contexts[0]["INSTANCE_HI"] = 0
+        await device.compute.contexts.mend(own)
+        await task.synchronize()
+
+    run(body)
+
+
 def test_lost_task():
     """A lost task is reported once, and ends without its release."""
 

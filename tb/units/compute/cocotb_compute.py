@@ -9,7 +9,9 @@ from signalbox.driver.kernels.library import SPIN, Kernel
 from signalbox.hw.errors import Cause, Refusal
 from signalbox.hw.qmd import Placement
 from signalbox.hw.records.memory import MemoryStatus
+from signalbox.hw.registers import KillScope
 from signalbox.tb.testbench.contents import Failing
+from signalbox.tb.testbench.ends import Source
 from signalbox.tb.testbench.jobs import JOBS, Job, vectors
 from signalbox.tb.testbench.sample import fewer, some
 from signalbox.tb.units.compute.launch import Launch
@@ -99,6 +101,21 @@ async def contexts_in_turn(dut: Any) -> None:
         mine = [task.over for task in tasks if task.context == turn.context]
         done = all(over is not None and over <= turn.over for over in mine)
         assert done or turn.over - turn.begun >= SLICE
+
+
+@cocotb.test()
+async def killed_while_binding(dut: Any) -> None:
+    """A context whose tasks are killed while its spaces are being bound is starting until the last
+    bind, although the engine is idle (ASID-21)."""
+    tb = await ComputeTestbench(dut).start()
+    kills = Source(tb, "control__kill")
+    tb.launch(Launch(0, spinning(1), asid=1))
+    await tb.until(lambda: bool(tb.bound), "the first bind")
+    kills.put({"scope": KillScope.SPACE, "asid": 1})
+    await tb.until(lambda: tb.get("control__idle"), "idle")
+    assert tb.get("control__starting") and len(tb.bound) < CONFIG.asids
+    await tb.until(lambda: not tb.get("control__starting"), "no bind is left")
+    assert len(tb.bound) == CONFIG.asids and tb.get("control__active")
 
 
 @cocotb.test()

@@ -20,7 +20,7 @@ def test_compute(simulator: str, name: str) -> None:
         name=f"work-compute-{name}",
         apart=True,
         env={"WORK_CONFIG": name},
-        minimum=13,
+        minimum=14,
     )
 
 

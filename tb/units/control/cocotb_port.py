@@ -340,9 +340,10 @@ async def compute_registers(dut):
     tb.drive(compute__active=1)
     await tb.steps(2)
     assert await tb.read(address("TASK_STATE")) == 3
-    tb.drive(compute__idle=0)
+    tb.drive(compute__idle=0, compute__starting=1)
     await tb.steps(2)
-    assert await tb.read(address("TASK_STATE")) == 2
+    assert await tb.read(address("TASK_STATE")) == 2 | 1 << 2
+    tb.drive(compute__starting=0)
     first = {"valid": 1, "cause": 6, "at": 0x1_2345_6789_ABC8, "va": 0x1_0F0F_0F0F_0F0F}
     first |= {"row": 1, "asid": 1 % CONFIG.asids, "sm": 1 % CONFIG.sms, "index": 37}
     first |= {"block": {"x": 0x8765_4321, "y": 0x1234, "z": 0xABCD}}
