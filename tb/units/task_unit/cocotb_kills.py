@@ -497,7 +497,7 @@ async def change_of_context(dut: Any) -> None:
     tb = await KillTestbench(dut, place=0.0).start()
     many = (1 << LOG_SIZE) - CONFIG.rows
     tasks = [Task(n, 5, context=1, asid=1, channel=6, blocks=1) for n in range(many)]
-    last = Task(1000, 4, context=1, asid=2, channel=3, blocks=1)
+    last = Task(1000, 6, context=1, asid=2, channel=3, blocks=1)
     await tb.launch_all([*tasks, last])
     tb.drive(leave=1)
     await tb.until(lambda: tb.get("empty"), "the context has no rows")
