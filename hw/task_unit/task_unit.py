@@ -235,8 +235,8 @@ class TaskUnit(wiring.Component):
         return m
 
     def _tell_idle(self, m: Module, rests: Value) -> None:
-        """`rests`: no job is in progress. Visits follow each other without a pause, and there may be
-        many; none leads a task into a row."""
+        """`rests`: no job is in progress. Visits follow each other without a pause, and there may
+        be many; none leads a task into a row."""
         parts, free = self._parts, self._parts.slots.idle & ~self.ended.valid
         waits = self.waiting.any() | self.launch.valid | parts.queues.open.any()
         m.d.sync += [
