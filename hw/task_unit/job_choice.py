@@ -63,6 +63,7 @@ class JobChoice(wiring.Component):
     job : out, a `Job`, registered: the next job; NONE until the inputs reflect the previous job.
     row : out, `row_bits` bits, registered: row of that job.
     settled : out, no job was done recently or starts now.
+    visiting : out, the last job was a visit, and no other one starts now.
     active : in, tasks of the running context may have slots.
     leave : in, all tasks of the running context must give up their slots.
     drains : in, running tasks are not stopped in favour of others, nor while `leave` is 1.
@@ -89,6 +90,7 @@ class JobChoice(wiring.Component):
             "job": Out(Job),
             "row": Out(config.row_bits),
             "settled": Out(1),
+            "visiting": Out(1),
             "active": In(1),
             "leave": In(1),
             "drains": In(1),
@@ -123,7 +125,10 @@ class JobChoice(wiring.Component):
     def elaborate(self, platform: object) -> Module:
         m = Module()
         settle, some, due = self._settle, self._some, Signal()
-        m.d.comb += self.settled.eq((settle == 0) & ~some)
+        m.d.comb += [
+            self.settled.eq((settle == 0) & ~some),
+            self.visiting.eq(self._visited & (~some | (self.job == Job.VISIT))),
+        ]
         m.d.sync += [
             some.eq(0),
             self.job.eq(Job.NONE),

@@ -38,7 +38,7 @@ class JobState:
         self.task = Signal(task_pointer)
         self.row = Signal(config.row_bits, name="job_row")
         self.context = Signal(config.context_bits, name="job_context")
-        self.launches, self.visits = Signal(name="launches"), Signal(name="visits")
+        self.launches, self.visits = Signal(name="launches"), Signal(name="job_visits")
         self.level = Signal(config.level_bits, name="job_level")
         self.head = Signal(name="job_head")
         self.returns, self.holds = Signal(name="returns"), Signal(name="holds")

@@ -109,9 +109,10 @@ class TaskUnit(wiring.Component):
     read : out, a `ReadPort`: memory client.
     write : out, a `WritePort`: memory client.
     waiting : out, 1 bit per context: one of its lists is not empty.
-    empty : out, 1 bit, registered: no row is occupied and no task is on its way into one; stays 1
-        while `leave` is 1.
-    idle : out, 1 bit, registered: like `empty`, and all lists are empty and no queue is open.
+    empty : out, 1 bit, registered: no row is occupied, and no job is in progress except visits of
+        tasks that may have to be killed. While `leave` is 1, no row becomes occupied then.
+    idle : out, 1 bit, registered: no row is occupied, no job is in progress, all lists are empty,
+        and no queue is open.
 
     With nested launches
     --------------------
@@ -234,9 +235,14 @@ class TaskUnit(wiring.Component):
         return m
 
     def _tell_idle(self, m: Module, rests: Value) -> None:
-        parts, free = self._parts, rests & self._parts.slots.idle & ~self.ended.valid
+        """`rests`: no job is in progress. Visits follow each other without a pause, and there may
+        be many; none leads a task into a row."""
+        parts, free = self._parts, self._parts.slots.idle & ~self.ended.valid
         waits = self.waiting.any() | self.launch.valid | parts.queues.open.any()
-        m.d.sync += [self.empty.eq(free), self.idle.eq(free & ~waits)]
+        m.d.sync += [
+            self.empty.eq(free & (rests | parts.choice.visiting)),
+            self.idle.eq(free & rests & ~waits),
+        ]
 
     def _wire(self, m: Module) -> None:
         """Connections that do not depend on the state."""

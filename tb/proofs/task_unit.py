@@ -233,6 +233,7 @@ class TasksProof(Proof):
         leaves = Signal(name="was_to_leave")
         m.d.sync += [held.eq(held + accepts - sum(over)), leaves.eq(dut.leave)]
         from_list = ~(self._inside.signal("launches") | self._inside.signal("holds"))
+        visits = self._inside.signal("job_visits")
         nobody = (self._rows == 0) & ~ended.valid
         m.d.comb += [
             hand.eq(self._is("READ", "CHECK", "WORDS", "OPEN", "FAIL") & from_list),
@@ -242,7 +243,8 @@ class TasksProof(Proof):
             ),
             Assert(~dut.idle | (nobody & (self._listed == 0) & ~hand & (held == 0))),
             Assert(~dut.empty | nobody),
-            Assert(~(dut.empty & leaves & dut.leave) | (nobody & ~hand)),
+            # A task being visited fails; it does not go into a row.
+            Assert(~(dut.empty & leaves & dut.leave) | (nobody & ~(hand & ~visits))),
         ]
         self._states(m, hand, refused)
 
@@ -297,10 +299,13 @@ class TasksProof(Proof):
         """Invariants when a job is about to begin, or a launch is about to go into a slot."""
         dut, choice, inside = self._dut, self._choice, self._inside
         rests, begins = self._is("IDLE"), Inside(choice).signal("some")
+        visits, visited = inside.signal("job_visits"), Inside(choice).signal("visited")
         checks = self._is("CHECK", "GO", "STORE", "STORED") & inside.signal("launches")
         m.d.comb += [
             Assert(begins == (choice.job != Job.NONE)),
             Assert(rests | (self._left == 3)),
+            Assert(rests | (visits == visited)),
+            Assert(~visits | rests | (self._is(*VISIT_STATES, "FAIL") & ~inside.signal("holds"))),
             Assert(~begins | (rests & (self._left == 0))),
             Assert(~self._begins(Job.RECALL, Job.ADVANCE)),
             Assert(~self._begins(Job.VISIT) | self._sweep.visit.valid),

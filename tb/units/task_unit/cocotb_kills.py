@@ -491,6 +491,27 @@ async def launches_during_a_sweep(dut: Any) -> None:
 
 
 @cocotb.test()
+async def change_of_context(dut: Any) -> None:
+    """A context without rows can leave at any time during a sweep, however long the lists are; a
+    visit leads no task into a row."""
+    tb = await KillTestbench(dut, place=0.0).start()
+    many = (1 << LOG_SIZE) - CONFIG.rows
+    tasks = [Task(n, 5, context=1, asid=1, channel=6, blocks=1) for n in range(many)]
+    last = Task(1000, 6, context=1, asid=2, channel=3, blocks=1)
+    await tb.launch_all([*tasks, last])
+    tb.drive(leave=1)
+    await tb.until(lambda: tb.get("empty"), "the context has no rows")
+    tb.switch_off(3)
+    busy = longest = 0
+    while not over(last):
+        await tb.step()
+        busy = 0 if tb.get("empty") else busy + 1
+        longest = max(longest, busy)
+        assert tb.cycle < 400 * many, "not killed"
+    assert longest <= 1, f"the context cannot leave for {longest} cycles"
+
+
+@cocotb.test()
 async def refused_meanwhile(dut: Any) -> None:
     """While a request is in progress, new tasks that it names are refused; afterwards they are
     accepted."""
