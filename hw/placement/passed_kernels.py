@@ -82,7 +82,7 @@ class PassedKernels(wiring.Component):
     at_once : out, strobe: the served kernel was passed over earlier in this turn; no decision for
         it begins.
     passes : out, strobe, combinational: the served kernel is passed over.
-    passed : out, per row: passed over since the last restart.
+    passed : out, per row: its kernel was passed over since the last restart.
     barred : out, per SM: no block of the served kernel goes there.
     holds : out, SMs are held.
     again : out, strobe, combinational: serve all kernels again.
@@ -146,6 +146,8 @@ class PassedKernels(wiring.Component):
         self._wait(m)
         with m.If(self.passes):
             m.d.sync += [held.eq(covered), self.passed.bit_select(served.row, 1).eq(1)]
+        with m.If(self.opens.valid):
+            m.d.sync += self.passed.bit_select(self.opens.row, 1).eq(0)
         with m.If(self.restart):
             m.d.sync += [held.eq(0), self.passed.eq(0)]
         self._remember(m, covered, self.again | (self.restart & turn_ends))

@@ -43,7 +43,8 @@ class PassedKernelsProof(Proof):
         "again, in a new turn: after the least turn, if an SM of a passed kernel has changed or a "
         "passed kernel has found an SM after all; after the longest turn; or when no SM or no "
         "kernel is left; a restart releases all SMs, but in the same turn a kernel passed over "
-        "before it is passed over again in the cycle in which it is served"
+        "before it is passed over again in the cycle in which it is served; a kernel that opens in "
+        "the row of one that was passed over has not been passed over"
     )
     induction = 3
     cover = 24
@@ -71,8 +72,9 @@ class PassedKernelsProof(Proof):
         held, restarted = self._held, Signal(name="restarted")
         row = Signal.like(dut.served.row, name="a_row")
         mask = Signal(CONFIG.masked_sms, name="its_mask")
-        loaded, passed, loads = (
-            Signal(name=name) for name in ("row_loaded", "passed_in_turn", "loaded")
+        loaded, passed, loads, now = (
+            Signal(name=name)
+            for name in ("row_loaded", "passed_in_turn", "loaded", "passed_since_restart")
         )
         last = Signal.like(row, name="last_row")
         m.d.sync += [
@@ -81,12 +83,11 @@ class PassedKernelsProof(Proof):
             last.eq(dut.loads.row),
             loaded.eq(dut.loads.valid & ~dut.restart & (dut.loads.row == row) & passed),
         ]
-        with m.If(self._ends):
-            m.d.sync += passed.eq(0)
-        with m.Elif(dut.opens.valid & (dut.opens.row == row)):
-            m.d.sync += passed.eq(0)
-        with m.Elif(dut.passes & (dut.served.row == row)):
-            m.d.sync += passed.eq(1)
+        for signal, ends in ((passed, self._ends), (now, dut.restart)):
+            with m.If(ends | _of(dut.opens, row)):
+                m.d.sync += signal.eq(0)
+            with m.Elif(dut.passes & (dut.served.row == row)):
+                m.d.sync += signal.eq(1)
         m.d.comb += [
             row.eq(AnyConst(len(row))),
             mask.eq(AnyConst(len(mask))),
@@ -102,6 +103,7 @@ class PassedKernelsProof(Proof):
             Assert(dut.holds == held.any()),
             Assert(~(held & ~self._kept).any()),
             Assert(self._spent.bit_select(row, 1) == passed),
+            Assert(dut.passed.bit_select(row, 1) == now),
             Assert(~passed | (mask.any() & ~(~mask & ~self._kept).any())),
             Assert(~loaded | (dut.at_once & mask.any())),
             Assert(~(dut.at_once & (last == row)) | loaded),
