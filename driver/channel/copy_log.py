@@ -25,6 +25,9 @@ _SETTINGS = {*CeMethod} - {CeMethod.NOP, CeMethod.LAUNCH_DMA}
 
 _ADDRESSES = 1 << VA_BITS
 
+_ACCESSES = Cause.COPY_READ_FAULT, Cause.COPY_WRITE_FAULT, Cause.COPY_SEMAPHORE
+"""A cause of each kind of access."""
+
 
 @dataclass(frozen=True)
 class _Side:
@@ -140,21 +143,22 @@ class LaunchedCopy:
         high = CeMethod.SET_SEMAPHORE_PAYLOAD_UPPER if self.field("wide") else None
         return self._number(CeMethod.SET_SEMAPHORE_PAYLOAD, high)
 
-    def touches(self, va: int, cause: Cause | None = None) -> bool:
-        """Whether the page of a virtual address lies in the range from the first to the last byte
-        of source or destination, or holds the copy's semaphore. With the `cause` of a failure, only
-        that of the three counts whose access it names."""
-        sides = {
-            "COPY_READ": (self._source.start, self._source.reach),
-            "COPY_WRITE": (self._destination.start, self._destination.reach),
-            "COPY_SEMAPHORE": (self.semaphore, int(self.field("semaphore") != 0)),
-        }
-        name = "COPY" if cause is None else cause.name
-        ends = [end for side, end in sides.items() if name == "COPY" or name.startswith(side)]
+    def touches(self, va: int) -> bool:
+        """Whether the copy accesses the page of a virtual address; see `reaches`."""
+        return any(self.reaches(va, cause) for cause in _ACCESSES)
+
+    def reaches(self, va: int, cause: Cause) -> bool:
+        """Whether the access named by the cause of a failure reaches the page of a virtual address.
+        Reads and writes reach all pages from their first to their last byte."""
+        match cause:
+            case Cause.COPY_READ_FAULT | Cause.COPY_READ_BUS:
+                start, size = self._source.start, self._source.reach
+            case Cause.COPY_WRITE_FAULT | Cause.COPY_WRITE_BUS:
+                start, size = self._destination.start, self._destination.reach
+            case _:
+                start, size = self.semaphore, int(self.field("semaphore") != 0)
         last = va // _PAGE * _PAGE + _PAGE - 1
-        return any(
-            0 < size and (last - start) % _ADDRESSES < size + _PAGE - 1 for start, size in ends
-        )
+        return 0 < size and (last - start) % _ADDRESSES < size + _PAGE - 1
 
 
 class CopyLog:
@@ -195,9 +199,7 @@ class CopyLog:
             one for one in self._copies if one.number != executed or one.word == again
         )
 
-    def failed(
-        self, executed: int, word: int, va: int, cause: Cause | None = None
-    ) -> LaunchedCopy | None:
+    def failed(self, executed: int, word: int, va: int, cause: Cause) -> LaunchedCopy | None:
         """The copy with LAUNCH_DMA data `word` that failed with `cause` at `va`, after `executed`
         methods; None if unknown.
 
@@ -209,7 +211,7 @@ class CopyLog:
             running.append(copy)
             if copy.field("transfer") != LaunchTransfer.PIPELINED:
                 break
-        fitting = (x for x in reversed(running) if x.word == word and x.touches(va, cause))
+        fitting = (x for x in reversed(running) if x.word == word and x.reaches(va, cause))
         return next(fitting, None)
 
     def over(self, copy: LaunchedCopy | None) -> None:

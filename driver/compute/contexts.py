@@ -419,8 +419,8 @@ class Contexts:
         return f"of {len(self._contexts)} contexts {', '.join(held) or 'none is open'}"
 
     async def _wait_for_binds(self) -> None:
-        """Wait until no context is being switched in: it may still read its old instance block. A
-        context may be, although the engine is idle. Raises `ContextError`."""
+        """Wait until no context is being switched in: it may still read its old instance block.
+        That may last longer than its tasks. Raises `ContextError`."""
         waited = 0
         while True:
             if not (await self._control.read_fields("TASK_STATE"))["STARTING"]:

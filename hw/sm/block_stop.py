@@ -149,10 +149,10 @@ class BlockStop(wiring.Component):
         return m
 
     def _seek(self, m: Module) -> None:
-        """Compare one block after the other with the best one of this round. A round whose best
-        block leaves has forgotten which ones that block has outranked, so only a block that must
-        leave is accepted from the rest of it. So such a block is found within two rounds, however
-        often others end."""
+        """Compare one block after the other with the best one of this round. If the best one ends,
+        those that it has outranked are not known any more; the rest of the round then accepts only
+        a block that must leave. So such a block is found within two rounds, however often others
+        end."""
         config = self._config
         here = Signal(config.block_bits, name="here")
         shape = data.StructLayout({**block_victim.members, "helps": 1, "slot": config.block_bits})

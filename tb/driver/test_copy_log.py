@@ -5,9 +5,11 @@ import pytest
 from signalbox.driver.channel.copy_log import CopyLog, LaunchedCopy
 from signalbox.driver.commands.disassembler import MethodReader
 from signalbox.driver.commands.pushbuffer import CopyFence, Pushbuffer
+from signalbox.hw.errors import Cause
 from signalbox.hw.methods import CeMethod, HostMethod, LaunchTransfer, RemapSource, TertOp
 
 PIPELINED = LaunchTransfer.PIPELINED
+READ, WRITE, SEMAPHORE = Cause.COPY_READ_FAULT, Cause.COPY_WRITE_FAULT, Cause.COPY_SEMAPHORE
 PER_COPY = 6
 """Methods of one copy."""
 
@@ -19,8 +21,10 @@ def submitted(*parts: Pushbuffer, subchannel: int = 4, object_class: int = 0xC7B
     return log
 
 
-def one(log: CopyLog, executed: int, word: int = 0x182, va: int = 0x1000) -> LaunchedCopy:
-    found = log.failed(executed, word, va)
+def one(
+    log: CopyLog, executed: int, word: int = 0x182, va: int = 0x1000, cause: Cause = WRITE
+) -> LaunchedCopy:
+    found = log.failed(executed, word, va, cause)
     assert found is not None
     return found
 
@@ -33,7 +37,7 @@ def test_last_of_those_that_wait_for_each_other():
             found = one(log, 1 + number * PER_COPY + more)
             assert found.sources == [(number << 20, number)]
             assert found.destinations == [(0x1000, number)]
-    assert log.failed(1, 0x182, 0x1000) is None
+    assert log.failed(1, 0x182, 0x1000, WRITE) is None
 
 
 def test_pipelined():
@@ -47,10 +51,10 @@ def test_pipelined():
     end, word = 1 + 4 * PER_COPY, 0x181
     first = one(log, end, word)
     assert first.sources == [(0x3000, 3)]
-    assert one(log, end, word, 0x4FFF).sources == [(0x4000, 4)]
+    assert one(log, end, word, 0x4FFF, READ).sources == [(0x4000, 4)]
     log.over(first)
     assert one(log, end, word).sources == [(0x4000, 4)]
-    assert log.failed(end, word, 0x9000) is None, "that one has ended"
+    assert log.failed(end, word, 0x9000, READ) is None, "that one has ended"
 
 
 def test_replaced_and_malformed():
@@ -62,7 +66,7 @@ def test_replaced_and_malformed():
     assert one(log, 1 + PER_COPY).sources == [(0x2000, 4)]
     log.resumed(PER_COPY, HostMethod.NOP, 0x182)
     assert one(log, 1 + 2 * PER_COPY).sources == [(0x3000, 4)]
-    assert log.failed(1 + PER_COPY, 0x182, 0x1000) is None
+    assert log.failed(1 + PER_COPY, 0x182, 0x1000, WRITE) is None
 
 
 def test_masked_copies():
@@ -84,14 +88,14 @@ def test_equal_class():
 def test_other_objects():
     """Methods of subchannels without the copy class are ignored."""
     log = submitted(Pushbuffer().inc(3, 0x400, 0, 9, 0, 9).inc(3, 0x300, 0x182))
-    assert log.failed(99, 0x182, 0) is None
+    assert log.failed(99, 0x182, 0, WRITE) is None
 
 
 def test_old_ones_are_forgotten():
     log = submitted(*(Pushbuffer().copy(0x1000, 0, 1) for _ in range(100)))
     log.left(80)
     assert len(log._copies) == 16 + 21
-    assert log.failed(1 + PER_COPY, 0x182, 0x1000) is None
+    assert log.failed(1 + PER_COPY, 0x182, 0x1000, WRITE) is None
     assert one(log, 1 + 70 * PER_COPY).entry == 70
 
 
@@ -99,7 +103,7 @@ def test_lines_and_semaphore():
     commands = Pushbuffer().copy_2d(
         0x10_0000, 0x2000, (1 << 49) - 0x1000, 0x800, 0x100, 4, CopyFence(0x50_0010, 5)
     )
-    launch = one(submitted(commands), 99, 0x386 | 2 << 3, 0x50_0000)
+    launch = one(submitted(commands), 99, 0x386 | 2 << 3, 0x50_0000, SEMAPHORE)
     assert launch.destinations == [(0x10_0000 + line * 0x2000, 0x100) for line in range(4)]
     assert [start for start, _ in launch.sources] == [
         (1 << 49) - 0x1000,
@@ -108,12 +112,16 @@ def test_lines_and_semaphore():
         0x800,
     ]
     assert (launch.semaphore, launch.payload) == (0x50_0010, 5)
-    for va, meets in (
-        *(((1 << 49) - 1, True), (0xFFF, True), (0x1000, False), ((1 << 49) - 0x1001, False)),
-        *((0x10_0000, True), (0x10_6FFF, True), (0x10_7000, False), (0xF_FFFF, False)),
-        *((0x50_0FFF, True), (0x50_1000, False), (0x4F_FFFF, False)),
-    ):
-        assert launch.touches(va) == meets, hex(va)
+    reached = {
+        READ: (((1 << 49) - 1, 0xFFF), (0x1000, (1 << 49) - 0x1001, 0x10_0000, 0x50_0010)),
+        WRITE: ((0x10_0000, 0x10_6FFF), (0x10_7000, 0xF_FFFF, 0xFFF, 0x50_0010)),
+        SEMAPHORE: ((0x50_0000, 0x50_0FFF), (0x50_1000, 0x4F_FFFF, 0x10_0000, 0xFFF)),
+    }
+    for cause, (inside, outside) in reached.items():
+        assert [launch.reaches(va, cause) for va in inside] == [True] * len(inside)
+        assert not any(launch.reaches(va, cause) for va in outside)
+        assert all(map(launch.touches, inside))
+    assert not any(map(launch.touches, (0x1000, 0x10_7000, 0xF_FFFF, 0x50_1000, 0x4F_FFFF)))
 
 
 def test_remapped():
@@ -127,12 +135,13 @@ def test_remapped():
     assert found.destinations == [(0x10_0000, 60), (0x10_0100, 60)]
     fill = one(submitted(swizzle, Pushbuffer().fill(0x1000, 1, 8, 0x201)), 99, 0x582, 0x1FFF)
     assert fill.sources == [] and fill.destinations == [(0x1000, 0x1008)]
-    assert fill.touches(0x2000) and not fill.touches(0x3000) and not fill.touches(0x20_0000)
+    assert fill.reaches(0x2000, WRITE) and not fill.reaches(0x3000, WRITE)
+    assert not any(fill.reaches(va, READ) for va in (0x2000, 0x20_0000))
 
 
 @pytest.mark.parametrize("size", [1, 4096, 4097])
 def test_pages(size: int):
     launch = one(submitted(Pushbuffer().copy(0x1F_F800, 0x9_0000, size)), 99, va=0x1F_F000)
-    assert launch.touches(0x20_0000) == (size > 0x800)
-    assert launch.touches(0x20_1000) == (size > 0x1800)
+    assert launch.reaches(0x20_0000, WRITE) == (size > 0x800)
+    assert launch.reaches(0x20_1000, WRITE) == (size > 0x1800)
     assert not launch.touches(0), "the copy has no semaphore"

@@ -191,7 +191,8 @@ class Scheduler(wiring.Component):
         waited = Signal(range(PATIENCE))
         patient = waited != PATIENCE - 1
         keeps = self.engines.keeping.bit_select(self.served.channel, 1)
-        # To another channel; to the holder, or as the floor is free; without a turn.
+        # `yields`: its slice is over, and another channel waits. `returns`: a guest makes way for
+        # the holder, or for the next one. `expelled`: it has no turn.
         yields = Mux(self._has_floor, ends & ~self._floor_copying, guest_ends) & self._other
         returns = ~self._has_floor & Mux(
             self._over, self.floor.valid & ~self._floor_copying, self._floor_ready
