@@ -4,11 +4,10 @@ The server carries out the changes of a client in order, even after their caller
 a change is noted here when it is sent, and a mapping is removed again if its caller is cancelled.
 """
 
-from collections.abc import Iterator
 from contextlib import suppress
 
 from signalbox.driver.client.connection import Connection
-from signalbox.driver.memory.address_space import AddressSpace
+from signalbox.driver.memory.address_space import AddressSpace, SpaceError
 from signalbox.driver.memory.mapping import Mapping
 from signalbox.driver.memory.page_tables import Page
 from signalbox.driver.memory.physical import Memory
@@ -128,13 +127,12 @@ class ClientSpaces(Spaces):
         self._connection, self._last = connection, 0
 
     def _made(self, name: str, size: int, memory: Memory) -> AddressSpace:
-        self._last = next(self._unused())
-        return ClientSpace(self._connection, memory, name, size, self._last)
-
-    def _unused(self) -> Iterator[int]:
-        """Numbers that no space has, after the last one."""
-        following = ((self._last + step) % IDS for step in range(1, IDS))
-        return (number for number in following if number not in self._spaces)
+        following = ((self._last + step) % IDS for step in range(1, IDS + 1))
+        number = next((one for one in following if one not in self._spaces), None)
+        if number is None:
+            raise SpaceError(f"{name!r}: {IDS} address spaces are open already")
+        self._last = number
+        return ClientSpace(self._connection, memory, name, size, number)
 
     async def _leave(self, space: AddressSpace) -> None:
         """Does nothing: the server does this when the space ends."""

@@ -46,7 +46,8 @@ class Spaces(ABC):
         memory : allocator of its buffers and, where the driver has them, of its page tables;
             default: that of all spaces.
 
-        Raises `OutOfMemory`; `ValueError` unless `size` is a multiple of 4 KiB up to 2^49.
+        Raises `OutOfMemory`; `ValueError` unless `size` is a multiple of 4 KiB up to 2^49; in a
+        client of a server, `SpaceError` if it has 65,536 spaces.
         """
         space = self._made(name or f"space {self._count}", size, memory or self._memory)
         self._count += 1

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine
 from itertools import pairwise
 from random import Random
 from typing import Any
-from unittest.mock import DEFAULT, AsyncMock, Mock
+from unittest.mock import DEFAULT, AsyncMock, Mock, patch
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from signalbox.driver.commands.pushbuffer import Pushbuffer
 from signalbox.driver.compute.preemption import PreemptionError
 from signalbox.driver.device import DeviceError
 from signalbox.driver.kernels.library import SPIN
+from signalbox.driver.memory.address_space import SpaceError
 from signalbox.driver.memory.mmu_registers import MmuError
 from signalbox.driver.memory.physical import OutOfMemory
 from signalbox.driver.protocol.errors import ServerError
@@ -863,5 +864,8 @@ def test_numbers_come_round():
         assert len({stream.space.base for stream in streams}) == len(streams)
         for stream in streams:
             await session.works(device, stream)
+        with patch.object(spaces, "_spaces", dict.fromkeys(range(IDS))):
+            with pytest.raises(SpaceError, match="'much': 65536 address spaces are open already"):
+                spaces.create("much")
 
     serve(run)
