@@ -476,6 +476,22 @@ async def on_its_way_to_a_slot(dut: Any) -> None:
 
 
 @cocotb.test()
+async def waits_for_its_blocks(dut: Any) -> None:
+    """A request is accepted only when all blocks of its task have ended, however long they take."""
+    tb = await KillTestbench(dut).start()
+    task, tb.stuck = Task(1, 5, asid=1, blocks=4), True
+    await tb.launch_all([task])
+    await tb.until(lambda: len(tb.held) == 1, "it runs")
+    tb.request(KillScope.TASK, task)
+    await tb.steps(3 * SWEEP)
+    assert tb.get("kill") and tb.requests.pending
+    tb.stuck = False
+    await tb.until(lambda: not tb.requests.pending, "the request is accepted")
+    assert all(tb.killed([task]))
+    await tb.finish()
+
+
+@cocotb.test()
 async def launches_during_a_sweep(dut: Any) -> None:
     """Other channels launch while long lists are visited."""
     tb = await KillTestbench(dut, place=0.0).start()

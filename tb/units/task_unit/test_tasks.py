@@ -62,7 +62,7 @@ def test_queues(simulator: str, name: str) -> None:
 )
 def test_kills(simulator: str, name: str) -> None:
     """Kills, with and without nested launches."""
-    run(simulator, "kills", name, minimum=27 if name == "nested" else 26)
+    run(simulator, "kills", name, minimum=28 if name == "nested" else 27)
 
 
 @pytest.mark.smoke("child_of_a_kernel", "depth_limit")
