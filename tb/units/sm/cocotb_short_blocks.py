@@ -65,22 +65,22 @@ async def short_block_alone(dut):
 
 
 async def slowest(dut, busy: str) -> int:
-    """Longest time of a kernel with a single load, beside two warps that execute `busy`, all of it
-    in the program cache."""
-    most = 0
-    text = ["mov r1, 1", "mov r8, 4", "again:", *[busy] * 200, "sub r8, r8, 1", "bany r8, again"]
-    for _ in range(4):
-        tb = await CoreTestbench(dut).start()
-        stream = replace(launch("\n".join([*text, "exit"]), 0, DATA), block=(64, 1, 1))
-        tb.launch(Task(1, stream))
-        await tb.steps(40_000 + tb.random.randrange(100))
+    """Longest time of ten kernels with a single load, one after the other beside two warps that
+    execute `busy`, all of it in the program cache."""
+    most, tb = 0, await CoreTestbench(dut).start()
+    text = ["mov r1, 1", "mov r8, 10", "again:", *[busy] * 60, "sub r8, r8, 1", "bany r8, again"]
+    stream = replace(launch("\n".join([*text, "exit"]), 0, DATA), block=(64, 1, 1))
+    tb.launch(Task(1, stream))
+    await tb.steps(8_000)
+    for _ in range(10):
+        await tb.steps(tb.random.randrange(200))
         one = "ldc r2, [0]\nldc r3, [4]\nldg r4, [r2]\nexit"
         tb.launch(Task(0, launch(one, 0, DATA)))
-        begun = tb.cycle
-        await tb.until(lambda tb=tb: any(s.row == 0 for s in tb.spans), "the load ends", 90_000)
+        begun, ended = tb.cycle, len(tb.spans)
+        await tb.until(lambda ended=ended: len(tb.spans) > ended, "the load ends", 90_000)
+        assert tb.spans[-1].row == 0, "the load waited for the busy kernel"
         most = max(most, tb.cycle - begun)
-        await tb.rest(300_000)
-        tb.tasks.clear()
+    await tb.rest(300_000)
     return most
 
 

@@ -312,13 +312,13 @@ async def random_trees(dut: Any) -> None:
     ends once, each end names its kernel in the tree, and each refused child gives its place in the
     tree back."""
     tb = await NestedTestbench(dut, place=0.5, end=0.2, level=CILP).start()
-    rng, rounds, kernels = tb.random, Rounds(30), list[Kernel]()
+    rng, rounds, kernels = tb.random, Rounds(20), list[Kernel]()
     tb.limit(6)
 
     def children() -> int:
         return sum(one.outcome != "refused" for one in kernels if one.parent)
 
-    while rounds.more(children() > 25, children()):
+    while rounds.more(children() > 15, children()):
         number, parents = rounds.number, [one for one in kernels if tb.runs(one)]
         tb.tree.full, tb.rows.full = rng.random() < 0.1, rng.random() < 0.1
         one = Kernel(
