@@ -150,9 +150,12 @@ class ComputeEngine(Launcher):
 
     # -- life --------------------------------------------------------------------------------------
 
-    async def open(self) -> None:
-        """Set up task lists and contexts. Raises `TaskListError` if the machine still has tasks."""
+    async def rest(self) -> None:
+        """See `TaskLists.rest`."""
         await self._lists.rest()
+
+    async def open(self) -> None:
+        """Set up task lists and contexts, after `rest`."""
         if self._system is not None:
             await self._lists.place(self._system, await self._spaces.acquire(self._system))
         await self._control.write("CONTEXT_SLICE", self._settings.slice_cycles)

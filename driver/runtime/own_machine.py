@@ -195,6 +195,8 @@ class OwnMachine:
             await self.services.runlist.open()
         elif self.services.info.runlist_entries:
             await switch_off(self.control)
+        if self.compute is not None:
+            await self.compute.rest()  # tasks use their address spaces until they have ended
         await self.spaces.take_over()
         self._fault_buffer.fill()
         await self._fault_registers.enable(self._fault_buffer)

@@ -294,13 +294,16 @@ def test_interrupted_creation(turns: int):
 
 
 def test_tasks_of_an_earlier_owner(monkeypatch):
+    """A machine whose tasks do not end is refused, and they keep their address spaces."""
     monkeypatch.setattr(task_lists, "_PATIENCE_CYCLES", 1000)
     machine = FakeMachine()
     machine.engine.state = lambda: 2
+    machine.translator.bound[3] = bound = 0x1000, 0xFFFF
 
     async def main():
         with pytest.raises(TaskListError, match="still has tasks after 1000 cycles"):
             await Device.open(machine)
+        assert machine.translator.bound == {3: bound}
 
     asyncio.run(main())
 
