@@ -272,7 +272,7 @@ class KernelTable(wiring.Component):
         # After a flush with masks, no SM is held any more, and dropped decisions show nothing.
         anew = self.flush if self._config.masked_sms else Const(0)
         waiter = Signal.like(self.ask, name="waiter")
-        other = (loads & (self.ask != waiter)) | (self.open.valid & (self.open.row == waiter))
+        other = (loads & (self.ask != waiter)) | (self.empty.valid & (self.empty.row == waiter))
         m.d.comb += [
             # In a flush, the failed decision may be for another kernel than the served one.
             self.waits.valid.eq(self._serves & waits & some & served.needs.saves & ~self.flush),

@@ -5,7 +5,7 @@ from typing import Any
 import cocotb
 
 from signalbox.tb.units.placement.cocotb_placement import LIMIT, LONG, SETTLED, SMS, WARPS
-from signalbox.tb.units.placement.cocotb_stops import Stops, begin
+from signalbox.tb.units.placement.cocotb_stops import Stops, begin, fill
 from signalbox.tb.units.placement.kernel import Kernel
 from signalbox.tb.units.placement.testbench import PlacementTestbench
 
@@ -56,3 +56,24 @@ async def none_for_one_that_overtakes(dut: Any) -> None:
         await tb.until(lambda urgent=urgent: not urgent.left, "it has room")
         await tb.steps(SETTLED)
         assert not stops.told and kernel.left
+
+
+@cocotb.test(**LIMIT)
+async def none_when_its_blocks_return(dut: Any) -> None:
+    """Nor for a kernel that waited until its blocks were withdrawn, and now finds room."""
+    tb, stops = await begin(dut)
+    stops.victims()
+    await fill(tb, 0, 0)
+    kernel = Kernel(WAITING, 5, saves=True, runs=LONG)
+    await tb.opened(kernel)
+    await tb.steps(SETTLED)
+    assert kernel.left
+    tb.stop.put(WAITING)
+    await tb.until(lambda: not kernel.left, "it is withdrawn")
+    tb.end_one(0)
+    await tb.steps(SETTLED)
+    stops.victims(*range(SMS))
+    tb.add.put({"row": WAITING, "blocks": 1})
+    await tb.until(lambda: kernel.on_sms, "it has room")
+    await tb.steps(SETTLED)
+    assert not stops.told

@@ -68,7 +68,7 @@ def test_stops(simulator: str, sms: int) -> None:
 def test_rooms(simulator: str, sms: int) -> None:
     """Without SM masks, where a kernel goes on waiting after a restart."""
     config = Config(slots=8, spare_rows=2, sms=sms, asids=8, save_places=8, **SIZES)
-    place(simulator, "cocotb_rooms", config, f"rooms-{sms}", minimum=3)
+    place(simulator, "cocotb_rooms", config, f"rooms-{sms}", minimum=4)
 
 
 @pytest.mark.parametrize("sms", tiers([4, 9], nightly=[9]))
