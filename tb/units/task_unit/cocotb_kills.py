@@ -481,7 +481,9 @@ async def waits_for_its_blocks(dut: Any) -> None:
     tb = await KillTestbench(dut).start()
     task, tb.stuck = Task(1, 5, asid=1, blocks=4), True
     await tb.launch_all([task])
-    await tb.until(lambda: len(tb.held) == 1, "it runs")
+    await tb.until(
+        lambda: any(len(row.running) == 4 for row in tb.rows.rows.values()), "its blocks run"
+    )
     tb.request(KillScope.TASK, task)
     await tb.steps(3 * SWEEP)
     assert tb.get("kill") and tb.requests.pending
